@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from pyroute2 import IPRoute
+from pyroute2 import IPRoute, IPRSocket
 
-from railnet.kernel.netlink import pf_link_state, pyroute2_requests
+from railnet.kernel.netlink import pf_link_state
 from railnet.kernel.netlink.rtnetlink import links
 
 ROUNDS = 300
@@ -27,6 +27,7 @@ _DAEMON = (
     "asyncio, grpc.aio, railnet.kernel.netlink.rtnetlink, logging, pyudev, yaml"  # what it has imported in any case
 )
 OURS, SOCKET, ROUTE = "railnet.kernel.netlink.rtnetlink", "pyroute2's IPRSocket", "pyroute2's IPRoute"
+MESSAGES = "railnet.kernel.netlink.pyroute2_messages"
 
 
 def main() -> None:
@@ -40,7 +41,7 @@ def main() -> None:
         print(json.dumps(figures))
         return
     for name, (median, unit) in figures.items():
-        print(f"{name:<64}{median:>10.2f} {unit}")
+        print(f"{name:<112}{median:>10.2f} {unit}")
 
 
 def requests(rounds: int) -> dict[str, tuple[float, str]]:
@@ -50,7 +51,7 @@ def requests(rounds: int) -> dict[str, tuple[float, str]]:
         f"open and close: {SOCKET}": socket_opened,
         f"open and close: {ROUTE}": route_opened,
         f"open, read one link: {OURS}": own_read,
-        f"open, read one link: {SOCKET} (railnet.kernel.netlink.pf_link_state)": lambda: pf_link_state.read([_LO]),
+        f"open, read one link: {OURS} and {MESSAGES}": lambda: pf_link_state.read([_LO]),
         f"open, read one link: {ROUTE}": route_read,
         f"open, list links: {OURS}": own_listed,
         f"open, list links: {ROUTE}": route_listed,
@@ -67,15 +68,16 @@ def requests(rounds: int) -> dict[str, tuple[float, str]]:
 
 
 def imports() -> dict[str, tuple[float, str]]:
-    """Return what the import costs an interpreter that has the daemon's other libraries: time and memory, medians."""
-    seconds, kibibytes = [], []
-    for _ in range(IMPORTS):
-        seconds.append(float(run(f"import {_DAEMON}\n" + _IMPORT.format("pyroute2"))))
-        kibibytes.append(int(run(_MEMORY.format(f"{_DAEMON}, pyroute2"))) - int(run(_MEMORY.format(_DAEMON))))
-    return {
-        "import pyroute2: time": (statistics.median(seconds) * 1000, "ms"),
-        "import pyroute2: memory": (statistics.median(kibibytes) / 1024, "MiB"),
-    }
+    """Return what two imports cost an interpreter that has the daemon's other libraries: time and memory, medians."""
+    figures: dict[str, tuple[float, str]] = {}
+    for name in ("pyroute2", MESSAGES):
+        seconds, kibibytes = [], []
+        for _ in range(IMPORTS):
+            seconds.append(float(run(f"import {_DAEMON}\n" + _IMPORT.format(name))))
+            kibibytes.append(int(run(_MEMORY.format(f"{_DAEMON}, {name}"))) - int(run(_MEMORY.format(_DAEMON))))
+        figures[f"import {name}: time"] = (statistics.median(seconds) * 1000, "ms")
+        figures[f"import {name}: memory"] = (statistics.median(kibibytes) / 1024, "MiB")
+    return figures
 
 
 def run(program: str) -> str:
@@ -90,8 +92,8 @@ def own_opened() -> None:
 
 
 def socket_opened() -> None:
-    """Open and close the socket that the daemon uses for PFs."""
-    with pyroute2_requests.opened():
+    """Open and close pyroute2's socket that needs no event loop."""
+    with IPRSocket(groups=0, ext_ack=True):
         pass
 
 

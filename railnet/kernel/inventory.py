@@ -220,7 +220,9 @@ def _look_at_netdevs(sysfs: Sysfs, pfs: Sequence[PhysicalFunction]) -> None:
 
 
 async def _links_in_time(sysfs: Sysfs, ifindexes: set[int]) -> Mapping[int, PfLink | OSError]:
-    await _pyroute2.run("pyroute2", pf_link_state.load)  # its import has no time limit: a slow processor takes seconds
+    await _pyroute2.run(
+        "pyroute2", pf_link_state.decoder
+    )  # its import has no time limit: a slow processor takes seconds
     try:
         return await sysfs.reads.read(_LINKS, _NO_FUNCTIONS[_LINKS], lambda: _links(ifindexes))
     except DoesNotAnswer as error:

@@ -99,7 +99,7 @@ def _provision(step: PfStep, sysfs: Sysfs) -> None:
 
 
 def _name_by_link(step: SetGuidByLink | SetMac) -> None:
-    pf_link_state.load()
+    pf_link_state.decoder()
     from railnet.kernel.netlink import vf_configuration  # noqa: PLC0415 - it imports pyroute2, for which no ADD may wait
 
     match step:

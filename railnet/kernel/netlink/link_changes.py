@@ -1,6 +1,6 @@
 """The stream of link changes (RTNLGRP_LINK): a task is called at once when a PF's link goes down or up.
 
-The socket is opened at once. pyroute2, which decodes the messages, is imported later: the import takes a tenth of a second, and
+The socket is opened at once. pyroute2, which decodes the messages, is imported later: the import takes some hundredths of a second, and
 the first ADD after a daemon's start would wait for it.
 
 The caller chooses the watched links. The kernel drops messages about other links (`railnet.kernel.sockets.socket_filter`): the veth of one plain pod
@@ -19,7 +19,7 @@ from errno import ENOBUFS
 from socket import AF_NETLINK, AF_UNSPEC, MSG_DONTWAIT, NETLINK_ROUTE, SOCK_CLOEXEC, SOCK_RAW, socket
 
 from railnet.kernel.netlink.pf_link import PfLink
-from railnet.kernel.netlink.pf_link_state import load
+from railnet.kernel.netlink.pf_link_state import decoder
 from railnet.kernel.netlink.protocol import understanding
 from railnet.kernel.sockets.socket_filter import attach, links
 
@@ -57,7 +57,7 @@ async def watch(
             with _listening(watched, observe, decode) as changes:
                 if decode is None:
                     await asyncio.sleep(quiet_seconds)
-                    decode = changes.decode = await asyncio.to_thread(_decoder)
+                    decode = changes.decode = await asyncio.to_thread(decoder)
                 while True:
                     await look(await changes.wait())
                     await asyncio.sleep(_PAUSE_SECONDS)
@@ -171,19 +171,3 @@ def _listening(watched: Callable[[], Collection[int]], observe: Observe, decode:
         finally:
             loop.remove_reader(route.fileno())
             stop()
-
-
-def _decoder() -> _Decode:
-    """Import pyroute2's decoder of link messages."""
-    load()
-    from pyroute2.netlink.rtnl.marshal import MarshalRtnl  # noqa: PLC0415 - as the module's docstring says
-
-    from railnet.kernel.netlink.pyroute2_requests import parse  # noqa: PLC0415 - it imports pyroute2
-
-    marshal = MarshalRtnl()
-
-    def decode(datagram: bytes) -> PfLink:
-        (message,) = marshal.parse(datagram)
-        return parse(message)
-
-    return decode

@@ -1,25 +1,34 @@
-"""The links of PFs: their administrative state, carrier and MAC, read by pyroute2.
+"""The links of PFs: their administrative state, carrier and MAC. pyroute2 reads the kernel's messages.
 
-The first request imports pyroute2 (`railnet.kernel.netlink.pyroute2_requests`), not this module: the import takes a tenth of a second, and
+The first request imports pyroute2's messages (`railnet.kernel.netlink.pyroute2_messages`), not this module: the import takes some hundredths of a second, and
 the first ADD after a daemon's start would wait for it. `railnet.kernel.netlink.link_changes` receives changes.
+
+No request asks for VF information (RTEXT_FILTER_VF): some kernels answer EMSGSIZE for an InfiniBand PF with 16 VFs or more.
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from errno import ENODEV
 
 from railnet.kernel.netlink.pf_link import PfLink
+from railnet.kernel.netlink.protocol import encode, understanding
+from railnet.kernel.netlink.rtnetlink import NEWLINK, Links, links
 from railnet.vf.inventory import PhysicalFunction
 from railnet.vf.mac import Mac
 from railnet.vf.pci_address import PciAddress
 
-_loading = threading.Lock()
+_importing = threading.Lock()
 
 
-def load() -> None:
-    """Import pyroute2. Two threads that import it at the same time find it half-initialised, and one of them fails."""
-    with _loading:
-        import railnet.kernel.netlink.pyroute2_requests  # noqa: F401, PLC0415 - the module's docstring says why
+def decoder() -> Callable[[bytes], PfLink]:
+    """Import pyroute2's messages, and return `railnet.kernel.netlink.pyroute2_messages.parse`.
+
+    Two threads that import them at the same time would find them half-initialised, and one of them would fail.
+    """
+    with _importing:
+        from railnet.kernel.netlink import pyroute2_messages  # noqa: PLC0415 - the module's docstring says why
+
+        return pyroute2_messages.parse
 
 
 def read(ifindexes: Iterable[int]) -> dict[int, PfLink]:
@@ -28,21 +37,18 @@ def read(ifindexes: Iterable[int]) -> dict[int, PfLink]:
     Raises:
         OSError: what the kernel refused.
     """
-    links: dict[int, PfLink] = {}
+    states: dict[int, PfLink] = {}
     wanted = tuple(ifindexes)
     if not wanted:
-        return links
-    load()
-    from railnet.kernel.netlink.pyroute2_requests import opened  # noqa: PLC0415 - the module's docstring says why
-
-    with opened() as route:
+        return states
+    with links() as route:
         for ifindex in wanted:
             try:
-                links[ifindex] = route.link(ifindex)
+                states[ifindex] = link_state(route, ifindex)
             except OSError as error:
                 if error.errno != ENODEV:
                     raise
-    return links
+    return states
 
 
 def macs(pfs: Iterable[PhysicalFunction]) -> dict[PciAddress, Mac]:
@@ -54,8 +60,16 @@ def macs(pfs: Iterable[PhysicalFunction]) -> dict[PciAddress, Mac]:
     ifindexes = {pf.address: pf.netdev.ifindex for pf in pfs if pf.link_layer == "Ethernet" and pf.netdev is not None}
     if not ifindexes:
         return {}
-    load()
-    from railnet.kernel.netlink.pyroute2_requests import opened  # noqa: PLC0415 - the module's docstring says why
+    with links() as route:
+        return {pf: Mac.parse(link_state(route, ifindex).address) for pf, ifindex in ifindexes.items()}
 
-    with opened() as route:
-        return {pf: Mac.parse(route.link(ifindex).address) for pf, ifindex in ifindexes.items()}
+
+def link_state(route: Links, ifindex: int) -> PfLink:
+    """Read one link.
+
+    Raises:
+        OSError: ENODEV, there is no such link. EBADMSG, the answer is malformed.
+    """
+    parse, answer = decoder(), route.answer(ifindex)
+    with understanding(f"read link {ifindex}"):
+        return parse(encode(NEWLINK, 0, 0, answer))

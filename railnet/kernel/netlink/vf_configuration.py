@@ -1,26 +1,26 @@
 """Tells a PF's netdev the MAC, the GUIDs and the link state of its VFs, in the network namespace of the calling thread.
 
 The messages are those of `ip link set PF vf N …`, byte for byte (`iplink_parse_vf()` in iproute2's ip/iplink.c). pyroute2
-writes them, but for the GUID: its class has 36 bytes, and struct ifla_vf_guid of include/uapi/linux/if_link.h has 16.
+encodes them, but for the GUID: its class has 36 bytes, and struct ifla_vf_guid of include/uapi/linux/if_link.h has 16.
 """
 
 from typing import Any, Literal
 
-from pyroute2.netlink import nla, nlmsg
-from pyroute2.netlink.rtnl import RTM_NEWLINK
-from pyroute2.netlink.rtnl.ifinfmsg import ifinfbase, ifinfmsg
-
-from railnet.kernel.netlink.pyroute2_requests import opened
+from railnet.kernel.netlink.pyroute2_messages import classes
+from railnet.kernel.netlink.rtnetlink import NEWLINK, links
 from railnet.vf.guid import Guid
 from railnet.vf.mac import Mac
 
 LinkState = Literal["auto", "enable", "disable"]
 
 _LINK_STATES: dict[LinkState, int] = {"auto": 0, "enable": 1, "disable": 2}  # IFLA_VF_LINK_STATE_*
+_HEADER_BYTES = 16  # struct nlmsghdr, which `railnet.kernel.netlink.protocol` writes
 _Attribute = tuple[str, dict[str, Any]]  # of IFLA_VF_INFO
+# pyroute2 has no types.
+nla, nlmsg, ifinfbase, ifinfmsg = classes.nla, classes.nlmsg, classes.ifinfbase, classes.ifinfmsg
 
 
-class _VfGuid(nla):  # type: ignore[misc]  # pyroute2 has no types
+class _VfGuid(nla):  # type: ignore[misc, valid-type]
     """struct ifla_vf_guid: the GUID is a number of this machine."""
 
     fields = (("vf", "I"), ("padding", "I"), ("guid", "Q"))
@@ -28,7 +28,7 @@ class _VfGuid(nla):  # type: ignore[misc]  # pyroute2 has no types
 
 # None of these is derived from pyroute2's class of the same purpose: that keeps a table of its attributes' classes after its first
 # use (`compile_nla_table()`), and a class derived from it would use that table.
-class _VfInfo(nla):  # type: ignore[misc]
+class _VfInfo(nla):  # type: ignore[misc, valid-type]
     nla_map = (
         (1, "IFLA_VF_MAC", "vf_mac"),
         (5, "IFLA_VF_LINK_STATE", "vf_link_state"),
@@ -40,12 +40,12 @@ class _VfInfo(nla):  # type: ignore[misc]
     vf_guid = _VfGuid
 
 
-class _VfList(nla):  # type: ignore[misc]
+class _VfList(nla):  # type: ignore[misc, valid-type]
     nla_map = ifinfmsg.vflist.nla_map
     vfinfo = _VfInfo
 
 
-class _LinkMessage(ifinfbase, nlmsg):  # type: ignore[misc]
+class _LinkMessage(ifinfbase, nlmsg):  # type: ignore[misc, valid-type]
     vflist = _VfList
 
 
@@ -90,5 +90,6 @@ def _send(pf_ifindex: int, vf: int, what: str, *attributes: _Attribute) -> None:
     message = _LinkMessage()
     message["index"] = pf_ifindex
     message["attrs"] = [("IFLA_VFINFO_LIST", {"attrs": [("IFLA_VF_INFO", {"attrs": list(attributes)})]})]
-    with opened() as route:
-        route.ask(f"set {what} of VF {vf} through PF link {pf_ifindex}", RTM_NEWLINK, message)
+    message.encode()
+    with links() as route:
+        route.ask(f"set {what} of VF {vf} through PF link {pf_ifindex}", NEWLINK, bytes(message.data[_HEADER_BYTES:]))

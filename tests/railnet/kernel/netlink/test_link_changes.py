@@ -10,8 +10,9 @@ from typing import Self
 import pytest
 
 from railnet.kernel.netlink import link_changes
-from railnet.kernel.netlink.link_changes import _AT_ONCE, _Broken, _Changes, _decoder
+from railnet.kernel.netlink.link_changes import _AT_ONCE, _Broken, _Changes
 from railnet.kernel.netlink.pf_link import PfLink
+from railnet.kernel.netlink.pf_link_state import decoder
 from railnet.kernel.sockets import socket_filter
 from tests.railnet.kernel.netlink.link_messages import DELLINK, link_message
 
@@ -56,7 +57,7 @@ def changes_of(*received: bytes | int, reads: int = 1) -> Mapping[int, PfLink | 
 
     async def main() -> Mapping[int, PfLink | None]:
         with Route(*received) as route:
-            changes = _Changes(route, lambda: {PF, OTHER_PF}, _decoder())
+            changes = _Changes(route, lambda: {PF, OTHER_PF}, decoder())
             assert await changes.wait() == {PF: None, OTHER_PF: None}
             for _ in range(reads):
                 changes.read()
@@ -111,7 +112,7 @@ def test_repeated_state_is_reported() -> None:
 
     async def main() -> None:
         with Route(link_message(PF)) as route:
-            changes = _Changes(route, lambda: {PF}, _decoder())
+            changes = _Changes(route, lambda: {PF}, decoder())
             changes.read()
             await changes.wait()
             route.received.append(link_message(PF))
@@ -215,7 +216,7 @@ def test_link_that_is_watched_from_now_on_must_be_read_and_one_that_is_not_any_m
 
     async def main() -> None:
         with Route() as route:
-            changes = _Changes(route, lambda: watched, _decoder())
+            changes = _Changes(route, lambda: watched, decoder())
             changes.pass_watched()
             assert await changes.wait() == {PF: None}
             watched.add(OTHER_PF)

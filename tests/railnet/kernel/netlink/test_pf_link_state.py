@@ -1,18 +1,19 @@
-"""The links of PFs by pyroute2: requests, answers, and no open descriptor or thread after a request."""
+"""The links of PFs, whose messages pyroute2 reads: requests, answers, and no open descriptor or thread after a request."""
 
 import os
+import subprocess
+import sys
 import threading
 from errno import EBADMSG, EMSGSIZE, ENODEV
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pyroute2.netlink.rtnl.marshal import MarshalRtnl
 
 from railnet.kernel.netlink import pf_link_state
 from railnet.kernel.netlink.pf_link import PfLink
+from railnet.kernel.netlink.pf_link_state import link_state
 from railnet.kernel.netlink.protocol import encode
-from railnet.kernel.netlink.pyroute2_requests import LinkRequests
+from railnet.kernel.netlink.rtnetlink import Links
 from tests.railnet.kernel.netlink.link_messages import link_message
 
 _LO, _NONE = 1, 2147483647
@@ -20,7 +21,7 @@ ACKNOWLEDGED = encode(2, 0, 1, bytes(20))
 
 
 class Route:
-    """A pyroute2 socket that answers with these datagrams."""
+    """A netlink socket that answers with these datagrams."""
 
     def __init__(self, *datagrams: bytes) -> None:
         self._datagrams = list(datagrams)
@@ -29,8 +30,8 @@ class Route:
     def send(self, data: bytes) -> None:
         self.sent.append(data)
 
-    def get(self) -> list[Any]:
-        return list(MarshalRtnl().parse(self._datagrams.pop(0)))
+    def recv(self, _size: int) -> bytes:
+        return self._datagrams.pop(0)
 
 
 def refusal(errno: int) -> bytes:
@@ -48,29 +49,31 @@ def refusal(errno: int) -> bytes:
     ids=["up", "no carrier", "administratively down", "a changed MAC"],
 )
 def test_link_is_read(message: bytes, link: PfLink, known: bool | None) -> None:
-    found = LinkRequests(Route(message, ACKNOWLEDGED)).link(7)
+    found = link_state(Links(Route(message, ACKNOWLEDGED)), 7)
 
     assert (found, found.known_carrier) == (link, known)
 
 
-def test_request_has_only_the_ifindex_and_asks_for_no_vf_information() -> None:
+def test_request_has_the_ifindex_and_asks_for_no_vf_information_and_no_statistics() -> None:
     route = Route(link_message(7), ACKNOWLEDGED)
 
-    LinkRequests(route).link(7)
+    link_state(Links(route), 7)
 
-    assert route.sent == [bytes.fromhex("20000000 1200 0500 01000000 00000000  00000000 07000000 00000000 00000000")]
+    assert route.sent == [
+        bytes.fromhex("28000000 1200 0500 01000000 00000000  00000000 07000000 00000000 00000000  0800 1d00 08000000")
+    ]
 
 
 def test_answer_to_an_earlier_request_is_ignored() -> None:
     stale = link_message(9).replace((1).to_bytes(4, "little"), (8).to_bytes(4, "little"), 1)
 
-    assert LinkRequests(Route(stale, link_message(7), ACKNOWLEDGED)).link(7).carrier
+    assert link_state(Links(Route(stale, link_message(7), ACKNOWLEDGED)), 7).carrier
 
 
 @pytest.mark.parametrize("errno", [ENODEV, EMSGSIZE])
 def test_refusal_has_the_kernels_errno_and_the_operation(errno: int) -> None:
     with pytest.raises(OSError, match=f"read link 7: {os.strerror(errno)}") as refused:
-        LinkRequests(Route(refusal(errno))).link(7)
+        link_state(Links(Route(refusal(errno))), 7)
 
     assert refused.value.errno == errno
 
@@ -80,7 +83,7 @@ def test_malformed_answer_is_an_os_error(answers: tuple[bytes, ...]) -> None:
     if len(answers) > 1:
         answers = (len(answers[0]).to_bytes(4, "little") + answers[0][4:], *answers[1:])
     with pytest.raises(OSError, match="read link 7: the kernel's answer is malformed") as refused:
-        LinkRequests(Route(*answers)).link(7)
+        link_state(Links(Route(*answers)), 7)
 
     assert refused.value.errno == EBADMSG
 
@@ -96,3 +99,17 @@ def test_request_leaves_no_open_descriptor_and_no_thread() -> None:
     pf_link_state.read([_LO])
 
     assert (sorted(Path("/proc/self/fd").iterdir()), threading.active_count()) == before
+
+
+@pytest.mark.slow
+def test_pyroute2s_messages_come_without_the_rest_of_pyroute2_which_can_be_imported_later() -> None:
+    program = (
+        "import sys; from railnet.kernel.netlink import pf_link_state, vf_configuration; pf_link_state.read([1]); "
+        "print('pyroute2' in sys.modules, 'pyroute2.iproute' in sys.modules); "
+        "from pyroute2 import IPRoute; from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg; "
+        "print(IPRoute.__module__, ifinfmsg is vf_configuration.ifinfmsg)"
+    )
+
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout
+
+    assert printed.splitlines() == ["False False", "pyroute2.iproute.linux True"]
