@@ -4,24 +4,25 @@ kubelet calls Allocate in its main loop without a deadline: while the daemon han
 kubelet acts on no probe (docs/decisions/0038). The end of the daemon ends such a call.
 
 A program of its own: `supervise` replaces the process of `railnet node` by it. Only the standard library is imported, and of it little:
-this process lives as long as the container, takes 10 MB, and does nothing that can hang.
+this process lives as long as the container, has 3 MiB for itself (`scripts/bench memory`), and does nothing that can hang.
 """
 
 import os
 import select
-import signal
 import stat
 import sys
 import time
 
 TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable, Sequence
     from typing import NoReturn
+else:
+    import _signal as signal  # the module `signal` without its enumerations, which take a quarter of this process's own memory
 
 _LOCK = "/run/railnet/daemon.lock"  # railnet/daemon/single_instance.py, which this process does not import
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT)
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # what is imported is below it
 _DEATH_LOOK_SECONDS = 0.01
 _BUFFER = 4096
 
@@ -163,7 +164,6 @@ class Supervisor:
 
     def _end(self, daemon: _DaemonProcess) -> int:
         """End a silent daemon, and return its status; -SIGKILL also if the process cannot end yet."""
-        sys.path.append(_ROOT)
         from railnet.kernel.processes.descriptors import HeldDescriptors  # noqa: PLC0415 - it needs ctypes and socket, and is seldom used
 
         _say("ERROR", f"the daemon (process {daemon.pid}) is ended: {_why(daemon)}")
@@ -208,8 +208,20 @@ def supervise() -> "NoReturn":
     Raises:
         OSError: the interpreter cannot be executed.
     """
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # what is imported is below it
     # Isolated and without site-packages: nothing else is imported, and the daemon's environment is as it was.
-    os.execv(sys.executable, (sys.executable, "-IS", __file__, sys.executable, *sys.orig_argv[1:]))
+    os.execv(sys.executable, (sys.executable, "-IS", _program(), root, sys.executable, *sys.orig_argv[1:]))
+
+
+def _program() -> str:
+    """Return this module's bytecode, if there is any of this source: the supervisor would keep a compiler's memory, 0.7 MiB."""
+    bytecode = __spec__.cached
+    try:
+        if bytecode and os.stat(bytecode).st_mtime >= os.stat(__file__).st_mtime:
+            return bytecode
+    except OSError:
+        pass  # the folder cannot be written, or bytecode is switched off
+    return __file__
 
 
 def _drained(fd: int) -> bool:
@@ -243,6 +255,8 @@ def _threads(pid: int) -> str:
 
 
 def _signal_name(number: int) -> str:
+    import signal  # noqa: PLC0415 - with its enumerations
+
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -275,4 +289,5 @@ _LOG: list[int] = []
 
 
 if __name__ == "__main__":
-    sys.exit(Supervisor(sys.argv[1:], SupervisorLimits()).run())
+    sys.path.append(sys.argv[1])
+    sys.exit(Supervisor(sys.argv[2:], SupervisorLimits()).run())

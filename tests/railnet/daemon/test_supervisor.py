@@ -241,13 +241,32 @@ def test_supervisor_that_cannot_write_its_log_ends_a_silent_daemon_all_the_same(
 
 
 def test_supervisor_imports_neither_the_daemon_nor_what_takes_memory() -> None:
-    command = [sys.executable, "-IS", "-X", "importtime", supervisor.__file__, "/bin/true"]
+    command = [sys.executable, "-IS", "-X", "importtime", supervisor.__file__, ROOT, "/bin/true"]
 
     done = subprocess.run(command, capture_output=True, check=True, text=True)
 
     imported = {line.split("|")[2].strip() for line in done.stderr.splitlines() if line.count("|") == 2}
-    assert imported >= {"select", "signal"}
+    assert imported >= {"select", "stat"}
     assert not imported & {"asyncio", "argparse", "typing", "logging", "ctypes", "socket", "grpc", "railnet", "kernel"}
+    assert not imported & {"signal", "enum"}
+
+
+@pytest.mark.parametrize(
+    ("newer", "is_taken"),
+    [(0, True), (-10, False), (None, False)],
+    ids=["of this source", "of an older source", "none"],
+)
+def test_bytecode_of_this_source_is_run(
+    newer: int | None, is_taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bytecode = tmp_path / "supervisor.pyc"
+    if newer is not None:
+        bytecode.touch()
+        of_source = Path(supervisor.__file__).stat().st_mtime
+        os.utime(bytecode, (of_source + newer, of_source + newer))
+    monkeypatch.setattr(supervisor.__spec__, "cached", str(bytecode))
+
+    assert supervisor._program() == (str(bytecode) if is_taken else supervisor.__file__)
 
 
 def test_next_daemon_can_take_the_lock_of_one_that_does_not_end(
