@@ -27,7 +27,7 @@ from cni.sandbox_locks import PerKey
 from railnet.configuration import Configuration
 from railnet.daemon import allocated_vfs
 from railnet.daemon.rail_keeper import RailKeeper
-from railnet.install.installer import EXECUTABLE
+from railnet.install.executable import EXECUTABLE
 from railnet.kernel.boot import boot_id
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.table import VfTable

@@ -47,7 +47,6 @@ from railnet.daemon.roce_status import RoceStatus
 from railnet.daemon.single_instance import alone
 from railnet.daemon.threads import Threads
 from railnet.health import Health, Pages
-from railnet.install.uninstaller import Leaving
 from railnet.kernel.inventory import inventory
 from railnet.kernel.netlink import rdma
 from railnet.kernel.sysfs.functions import Sysfs
@@ -103,6 +102,8 @@ async def uninstall(configuration: Configuration, health_port: int, restarts: in
         OSError: the runtime's configuration cannot be removed.
         Misconfigured, PermissionError: as `run`; the runtime uses the primary already.
     """
+    from railnet.install.uninstaller import Leaving  # noqa: PLC0415 - what copies a Python is not for a daemon that serves
+
     health, leaving = Health(), Leaving(configuration.host.root)
     async with health.serving(health_port):
         async with alone(health):

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
+from railnet.kernel.malloc import share_one_arena
 from railnet.kernel.processes.parent_death import die_with_parent
 
 _log = logging.getLogger(__name__)
@@ -27,6 +28,7 @@ def run(main: Coroutine[Any, Any, _Result], beats: int | None) -> _Result:
         beats: the descriptor of a pipe to the supervisor, which is this process's own from now on; None is a daemon without a
             supervisor. A supervised daemon ends with its supervisor.
     """
+    share_one_arena()
     if beats is None:
         return asyncio.run(main)
     os.set_inheritable(beats, False)  # the plugins that this process starts are not the daemon

@@ -14,6 +14,7 @@ from pathlib import Path
 from cni.host import lock
 from railnet.daemon import conflist
 from railnet.install import installer, python_bundle, remembered_configurations, running_plugins
+from railnet.install.executable import EXECUTABLE
 from railnet.install.remembered_configurations import Remembered
 from railnet.kernel.files import below, sync
 from railnet.vf import rail_memory
@@ -72,14 +73,14 @@ class Leaving:
 
     def _say(self, needed: list[str]) -> None:
         named = ", ".join(needed[:_NAMED]) + (", …" if len(needed) > _NAMED else "")
-        trouble = f"{installer.EXECUTABLE} stays: {len(needed)} still need it ({named})"
+        trouble = f"{EXECUTABLE} stays: {len(needed)} still need it ({named})"
         if trouble != self.trouble:
             _log.info("%s", trouble)
         self.trouble = trouble
 
     def _remove(self) -> None:
         with installer.locked(self._root):
-            below(self._root, installer.EXECUTABLE).unlink(missing_ok=True)
+            below(self._root, EXECUTABLE).unlink(missing_ok=True)
             running_plugins.await_end(self._root, _END_SECONDS)
             shutil.rmtree(below(self._root, python_bundle.FOLDER))
         # The runtime may have written down an ADD that ended after the last look. No ADD can follow it.
@@ -88,7 +89,7 @@ class Leaving:
                 "%s; CRI-O cannot take this pod down: install Railnet again, and uninstall it when the pod has ended",
                 why,
             )
-        _log.info("%s is removed: no pod needs it", installer.EXECUTABLE)
+        _log.info("%s is removed: no pod needs it", EXECUTABLE)
 
 
 def needed_by(root: Path) -> list[str]:
