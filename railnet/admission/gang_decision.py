@@ -10,9 +10,9 @@ from typing import Any
 from railnet.admission import node_affinity
 from railnet.jobs.gang_constraint import CONSTRAINT
 from railnet.jobs.gang_labels import GATE, OFF, PLACEMENT, SPELLINGS, gang_request, names_gang
+from railnet.jobs.gang_request import GangRequest
 from railnet.jobs.operators import Default
 from railnet.jobs.other_placement import placed_by_others
-from railnet.jobs.placement.gang_request import GangRequest
 from railnet.jobs.recogniser import recognise
 from railnet.objects.pod import Pod
 from railnet.vf.errors import Misconfigured

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from railnet.jobs.placement.node_terms import NodeTerm, Requirement
+from railnet.jobs.node_terms import NodeTerm, Requirement
 from railnet.vf.errors import Misconfigured
 
 AFFINITY = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")

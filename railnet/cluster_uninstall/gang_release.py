@@ -9,8 +9,8 @@ from railnet.apiserver.client import Absent, ApiServer, Conflict
 from railnet.apiserver.object_watch import pages
 from railnet.apiserver.request import ApiObject, Collection, JsonObject, json_patch
 from railnet.cluster_uninstall.failure import NotUninstalled
-from railnet.controllers.gangs import gate_removal
-from railnet.controllers.gangs.gate_removal import Gated
+from railnet.gangs import gate_removal
+from railnet.gangs.gate_removal import Gated
 
 _UNBOUND = Collection("v1", "pods", fields="spec.nodeName=")  # a pod with a gate is on no node
 _LEARN_SECONDS = 5.0

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from railnet.apiserver.request import JsonObject
-from railnet.controllers.reported_pod import ReportedPod
 from railnet.jobs.gang_labels import GATE
 from railnet.jobs.operators import Part
+from railnet.jobs.reported_pod import ReportedPod
 from railnet.objects import network_status
 from railnet.objects.conditions import is_ready
 from railnet.objects.involved_object import InvolvedObject

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
 from railnet.apiserver.request import JsonObject
-from railnet.controllers.reported_pod import ReportedPod
+from railnet.jobs.reported_pod import ReportedPod
 
 _log = logging.getLogger(__name__)
 _One = TypeVar("_One")

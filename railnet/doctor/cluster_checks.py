@@ -9,7 +9,7 @@ from railnet.apiserver.kubernetes_version import too_old
 from railnet.doctor.cluster_facts import ClusterFacts, ClusterNode, RailnetPod
 from railnet.doctor.finding import SEVERITIES, Finding
 from railnet.fabric.rails_condition import TAINT, TYPE
-from railnet.jobs.placement.node import tolerated
+from railnet.gangs.placement.node import tolerated
 from railnet.objects.network_status import PublishedRail
 from railnet.vf.address_slice import IpAddress, IpNetwork
 from railnet.vf.guid import Guid

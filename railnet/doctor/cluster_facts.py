@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from railnet.apiserver.kubernetes_version import KubernetesVersion
 from railnet.doctor.facts import Unread
-from railnet.jobs.placement.node import Node
-from railnet.jobs.placement.shape import Shape
+from railnet.gangs.placement.node import Node
+from railnet.gangs.placement.shape import Shape
 from railnet.objects.network_status import PublishedRail
 from railnet.vf.address_slice import IpNetwork
 

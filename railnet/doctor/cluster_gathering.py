@@ -11,7 +11,7 @@ from railnet.apiserver.request import ApiObject, Collection, JsonObject, ServerV
 from railnet.doctor.asking import Asking
 from railnet.doctor.cluster_facts import ClusterFacts
 from railnet.doctor.cluster_objects import PROGRAM, cluster_node, pod_rails, railnet_pod, ranges
-from railnet.jobs.placement.shape import Shape, shape
+from railnet.gangs.placement.shape import Shape, shape
 from railnet.vf.address_slice import IpNetwork
 
 _OURS = "railnet"  # the namespace of daemonset/, and the name of the DaemonSet

@@ -11,7 +11,7 @@ from ipaddress import ip_network
 from railnet.apiserver.request import JsonObject
 from railnet.doctor.cluster_facts import ClusterNode, PodRails, RailnetPod
 from railnet.fabric.rails_condition import TAINT, TYPE
-from railnet.jobs.placement.node import node
+from railnet.gangs.placement.node import node
 from railnet.jobs.pod_progress import progress
 from railnet.objects.conditions import condition, is_ready
 from railnet.objects.metadata import is_deleted

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from railnet.jobs.placement.gang_request import Constraint
-from railnet.jobs.placement.node_terms import Comparison, NodeTerm, Requirement
+from railnet.jobs.gang_request import Constraint
+from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
 from railnet.vf.errors import Misconfigured
 
 CONSTRAINT = "alibabacloud.com/topology-aware-constraint"

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from railnet.jobs import gang_constraint
 from railnet.jobs.gang_constraint import CONSTRAINT
-from railnet.jobs.placement.gang_request import Constraint, GangRequest
-from railnet.jobs.placement.node_terms import Comparison, NodeTerm, Requirement
+from railnet.jobs.gang_request import Constraint, GangRequest
+from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
 from railnet.jobs.railnet_labels import SIZE
 from railnet.objects.pod import Pod
 from railnet.vf.errors import Misconfigured

@@ -4,9 +4,9 @@ import time
 from dataclasses import dataclass, replace
 from statistics import median
 
-from railnet.jobs.placement.cluster import Cluster
-from railnet.jobs.placement.gang_request import Constraint
-from railnet.jobs.placement.queue import Pass, Rules, schedule
+from railnet.gangs.placement.cluster import Cluster
+from railnet.gangs.placement.queue import Pass, Rules, schedule
+from railnet.jobs.gang_request import Constraint
 from simnode.placement.fabric import TEN_BY_64, Fabric
 from simnode.placement.gangs import VFS_OF_A_POD, Gang, arriving
 from simnode.placement.planner import LEAF, leaf_nodes, planned_gang

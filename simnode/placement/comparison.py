@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from functools import partial
 
-from railnet.jobs.placement.gang_request import Constraint
-from railnet.jobs.placement.queue import Rules
+from railnet.gangs.placement.queue import Rules
+from railnet.jobs.gang_request import Constraint
 from simnode.placement.fabric import Fabric
 from simnode.placement.gangs import arriving
 from simnode.placement.judge import violations

@@ -1,15 +1,15 @@
-"""Railnet's planner as a policy: `railnet.jobs.placement` decides, and is informed of nodes, bound pods and pods that are gone."""
+"""Railnet's planner as a policy: `railnet.gangs.placement` decides, and is informed of nodes, bound pods and pods that are gone."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from railnet.jobs.placement.cluster import Cluster
-from railnet.jobs.placement.gang import Gang as PlannedGang
-from railnet.jobs.placement.gang import Member, Reason, Seat
-from railnet.jobs.placement.gang_request import Constraint
-from railnet.jobs.placement.node import Node
-from railnet.jobs.placement.queue import Pass, Rules, schedule
-from railnet.jobs.placement.shape import Shape, shape
+from railnet.gangs.placement.cluster import Cluster
+from railnet.gangs.placement.gang import Gang as PlannedGang
+from railnet.gangs.placement.gang import Member, Reason, Seat
+from railnet.gangs.placement.node import Node
+from railnet.gangs.placement.queue import Pass, Rules, schedule
+from railnet.gangs.placement.shape import Shape, shape
+from railnet.jobs.gang_request import Constraint
 from simnode.placement.fabric import VFS_PER_NODE
 from simnode.placement.gangs import Gang
 from simnode.placement.policy import Decision

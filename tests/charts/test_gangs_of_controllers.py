@@ -6,7 +6,7 @@ import pytest
 
 from railnet.apiserver.client import Answer
 from railnet.apiserver.request import ApiGroup, ApiObject, Request, ServerVersion
-from railnet.controllers.gangs.evictions import STUCK_SECONDS
+from railnet.gangs.evictions import STUCK_SECONDS
 from tests.charts import features
 from tests.charts.rendered import CHART, Right, rendered, rights
 from tests.railnet.controllers.gangs.gang_cluster import GangCluster, Leader

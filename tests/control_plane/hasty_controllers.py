@@ -8,7 +8,7 @@ from functools import partial
 from railnet.__main__ import main
 from railnet.apiserver import lease
 from railnet.controllers import informer
-from railnet.controllers.gangs import evictions
+from railnet.gangs import evictions
 
 STUCK_SECONDS = 2.0
 

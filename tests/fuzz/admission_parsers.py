@@ -21,7 +21,7 @@ from railnet.admission.review import MAX_BYTES, UnreadableReview, review
 from railnet.admission.seen_pod import SeenPod
 from railnet.jobs import gang_constraint
 from railnet.jobs.gang_labels import described
-from railnet.jobs.placement.node_terms import Comparison
+from railnet.jobs.node_terms import Comparison
 from railnet.vf.errors import Misconfigured
 from tests.fuzz.parser import Parser
 

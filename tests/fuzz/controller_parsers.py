@@ -8,9 +8,9 @@ from railnet.apiserver import client, node_labels, node_status
 from railnet.apiserver.client import Answer, RequestFailed, Stream, StreamingApiServer
 from railnet.apiserver.object_watch import changes, pages
 from railnet.apiserver.request import Collection, Request
-from railnet.controllers.gangs import placement_annotation
 from railnet.fabric import rails_condition, topology_labels
 from railnet.fabric.topology_labels import Leaf, RailPlace
+from railnet.gangs import placement_annotation
 from railnet.objects import network_status
 from railnet.vf.guid import Guid
 from tests.fuzz.mutation import SEPARATOR
@@ -151,5 +151,5 @@ PARSERS = (
         (),
         {"railnet.objects.network_status": ("rails", "_rails", "_rail", "_field", "usable_address")},
     ),
-    Parser("placement", placement, (), {"railnet.controllers.gangs.placement_annotation": ("parse", "_domain")}),
+    Parser("placement", placement, (), {"railnet.gangs.placement_annotation": ("parse", "_domain")}),
 )

@@ -14,18 +14,18 @@ from typing import Any
 
 from railnet.apiserver.client import StreamingApiServer
 from railnet.apiserver.request import Collection, JsonObject
-from railnet.controllers.gangs.decision import Asked, Decision, Evict, WriteOutcome
 from railnet.controllers.gangs.events import GangEvents
-from railnet.controllers.gangs.planning import GangPlanning
-from railnet.controllers.gangs.pod import GangPod, GangPods
 from railnet.controllers.gangs.pod_writes import Address, PodWrites
 from railnet.controllers.gangs.root_objects import GangRoots
 from railnet.controllers.informer import Informer
 from railnet.controllers.job_events import JobEvents
-from railnet.controllers.reported_pod import ReportedPod
 from railnet.controllers.work_queue import WorkQueue
+from railnet.gangs.decision import Asked, Decision, Evict, WriteOutcome
+from railnet.gangs.placement.node import Node, node
+from railnet.gangs.planning import GangPlanning
+from railnet.gangs.pod import GangPod, GangPods
 from railnet.jobs.gang_labels import GATE, OFF
-from railnet.jobs.placement.node import Node, node
+from railnet.jobs.reported_pod import ReportedPod
 
 _log = logging.getLogger(__name__)
 _ALL = "all gangs"  # the only key: one plan for all gangs, and never two at a time

@@ -9,10 +9,10 @@ from http import HTTPStatus
 
 from railnet.apiserver.client import Absent, ApiServer, RequestFailed
 from railnet.apiserver.request import ApiObject, Request, evict, json_patch, merge_patch
-from railnet.controllers.gangs import placement_annotation
-from railnet.controllers.gangs.decision import Evict, Mark, Write, WriteOutcome
-from railnet.controllers.gangs.gate_removal import steps
 from railnet.controllers.work_queue import WorkQueue
+from railnet.gangs import placement_annotation
+from railnet.gangs.decision import Evict, Mark, Write, WriteOutcome
+from railnet.gangs.gate_removal import steps
 from railnet.jobs.gang_labels import PLACEMENT
 from railnet.objects.pod_name import PodName
 

@@ -8,10 +8,10 @@ import threading
 from collections.abc import Callable
 
 from railnet.apiserver.client import ApiServer, RequestFailed
-from railnet.controllers.gangs.decision import Asked, Root
-from railnet.controllers.gangs.pod_templates import PodTemplate, pod_templates
 from railnet.controllers.owners import DEEPEST, SCHEDULES, read_owner
 from railnet.controllers.work_queue import WorkQueue
+from railnet.gangs.decision import Asked, Root
+from railnet.gangs.pod_templates import PodTemplate, pod_templates
 from railnet.objects.owner_reference import OwnerReference, controller
 
 _REMEMBERED = 10_000

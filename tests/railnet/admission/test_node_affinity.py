@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from railnet.admission import node_affinity
 from railnet.admission.node_affinity import AFFINITY, narrowed
-from railnet.jobs.placement.node_terms import Comparison, NodeTerm, Requirement
+from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
 from railnet.vf.errors import Misconfigured
 
 JsonObject = dict[str, Any]

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from railnet.controllers.reported_pod import ReportedPod
 from railnet.controllers.training_pod import TrainingPod, training_pod
+from railnet.jobs.reported_pod import ReportedPod
 from railnet.objects.network_status import ANNOTATION
 
 JsonObject = dict[str, Any]

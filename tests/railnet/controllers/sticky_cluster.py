@@ -12,9 +12,9 @@ from railnet.apiserver.request import JsonObject, Request
 from railnet.controllers.job_events import JobEvents
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.owners import Owners
-from railnet.controllers.reported_pod import ReportedPod
 from railnet.controllers.sticky_addresses import StickyAddresses
 from railnet.controllers.training_pod import TrainingPod, training_pod
+from railnet.jobs.reported_pod import ReportedPod
 from railnet.vf.network import Networks
 
 TABLE = "/api/v1/namespaces/railnet/configmaps/railnet-sticky-addresses"

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from railnet.controllers.job_pods import JobPods
-from railnet.controllers.reported_pod import ReportedPod
 from railnet.controllers.training_pod import Job, TrainingPod, training_pod
+from railnet.jobs.reported_pod import ReportedPod
 
 A, B = Job("ml", "a"), Job("ml", "b")
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from railnet.apiserver.request import JsonObject
-from railnet.controllers.reported_pod import ReportedPod
 from railnet.controllers.watched_pod import both, each
+from railnet.jobs.reported_pod import ReportedPod
 
 Change = tuple[Any, Any]
 

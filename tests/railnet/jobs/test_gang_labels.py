@@ -7,8 +7,8 @@ import pytest
 
 from railnet.jobs.gang_constraint import CONSTRAINT, constraint
 from railnet.jobs.gang_labels import SPELLINGS, Spelling, agreed, described, gang_request
-from railnet.jobs.placement.gang_request import Constraint, GangRequest
-from railnet.jobs.placement.node_terms import Comparison, NodeTerm, Requirement
+from railnet.jobs.gang_request import Constraint, GangRequest
+from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
 from railnet.vf.errors import Misconfigured
 from tests.railnet.jobs.builders import a_pod
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from railnet.jobs.gang_labels import gang_request
+from railnet.jobs.gang_request import Constraint, GangRequest
 from railnet.jobs.job_templates import TrainingJob, objects, owned, owner
 from railnet.jobs.net1_names import task_service
-from railnet.jobs.placement.gang_request import Constraint, GangRequest
 from railnet.jobs.recogniser import recognise
 from railnet.objects import pod as pod_module
 from railnet.vf.errors import Misconfigured

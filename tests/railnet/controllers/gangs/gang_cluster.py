@@ -11,13 +11,13 @@ from railnet.apiserver.client import RequestFailed, StreamingApiServer
 from railnet.apiserver.outbox import Message
 from railnet.apiserver.request import Request
 from railnet.controllers.gangs.placement import GangPlacement
-from railnet.controllers.gangs.pod import GangPod
 from railnet.controllers.job_events import JobEvents
-from railnet.controllers.reported_pod import ReportedPod
 from railnet.controllers.work_queue import WorkQueue
-from railnet.jobs.placement.free_capacity import FreeCapacity
-from railnet.jobs.placement.node import Node, node
-from railnet.jobs.placement.shape import shape
+from railnet.gangs.placement.free_capacity import FreeCapacity
+from railnet.gangs.placement.node import Node, node
+from railnet.gangs.placement.shape import shape
+from railnet.gangs.pod import GangPod
+from railnet.jobs.reported_pod import ReportedPod
 from tests.railnet.controllers.cluster_in_memory import Cluster, Refusal
 
 JsonObject = dict[str, Any]

@@ -3,7 +3,7 @@
 import pytest
 
 from railnet.apiserver.request import Request
-from railnet.controllers.gangs import evictions
+from railnet.gangs import evictions
 from tests.railnet.controllers.cluster_in_memory import Refusal
 from tests.railnet.controllers.gangs.gang_cluster import GangCluster, Leader, path
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from railnet.controllers.gangs import evictions
+from railnet.gangs import evictions
 from tests.railnet.controllers.gangs.gang_cluster import GATE, LEAF, NAME, GangCluster, Leader, path
 from tests.railnet.controllers.gangs.test_evictions import take
 

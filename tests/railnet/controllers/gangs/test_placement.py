@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from railnet.controllers.gangs import planning
+from railnet.gangs import planning
 from tests.railnet.controllers.gangs.gang_cluster import CONSTRAINT, GATE, IN_ONE_LEAF, LEAST, GangCluster, Leader, path
 
 ON_ONE_NODE = '{"name":"test","required":{"topologies":[{"key":"kubernetes.io/hostname"}],"nodeSelectors":[{"matchLabels":{"test":"abc"}}]}}'

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from railnet.apiserver.client import RequestFailed, StreamingApiServer
-from railnet.controllers.gangs.decision import Admit, Evict, Mark, Write, WriteOutcome
-from railnet.controllers.gangs.gate_removal import Gated
-from railnet.controllers.gangs.placement_annotation import Evicted, Placed
 from railnet.controllers.gangs.pod_writes import PodWrites
+from railnet.gangs.decision import Admit, Evict, Mark, Write, WriteOutcome
+from railnet.gangs.gate_removal import Gated
+from railnet.gangs.placement_annotation import Evicted, Placed
 from railnet.objects.pod_name import PodName
 from tests.railnet.controllers.gangs.gang_cluster import GangCluster, path
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from railnet.apiserver.request import Request
-from railnet.controllers.gangs import evictions, planning
+from railnet.gangs import evictions, planning
 from tests.railnet.controllers.gangs.gang_cluster import GangCluster, Leader, work
 from tests.railnet.controllers.gangs.test_evictions import take
 

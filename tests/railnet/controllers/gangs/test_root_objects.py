@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from railnet.apiserver.client import RequestFailed, StreamingApiServer
-from railnet.controllers.gangs.decision import Asked, Root
 from railnet.controllers.gangs.root_objects import GangRoots
+from railnet.gangs.decision import Asked, Root
 from railnet.objects.owner_reference import OwnerReference
 from tests.railnet.controllers.cluster_in_memory import Cluster, Refusal
 

@@ -18,9 +18,9 @@ from railnet.controllers.job_pods import JobPods
 from railnet.controllers.net1_names import net1_records
 from railnet.controllers.net1_names.net1_services import Net1Services
 from railnet.controllers.owners import Owners
-from railnet.controllers.reported_pod import ReportedPod
 from railnet.controllers.training_pod import Job, training_pod
 from railnet.controllers.watched_pod import alone
+from railnet.jobs.reported_pod import ReportedPod
 from tests.railnet.controllers.builders import ROOT, JsonObject, pod
 from tests.railnet.controllers.cluster_in_memory import Cluster, Refusal
 from tests.waiting import until

@@ -1,0 +1,105 @@
+"""The values between deciding and acting: what a pass over all gangs decides, and what it learns of earlier ones."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from railnet.gangs.gate_removal import Gated
+from railnet.gangs.placement_annotation import Placed
+from railnet.gangs.pod_templates import PodTemplate
+from railnet.objects.involved_object import InvolvedObject
+from railnet.objects.owner_reference import OwnerReference
+from railnet.objects.pod_name import PodName
+
+
+class Asked(NamedTuple):
+    """The owner of a gang's pod."""
+
+    namespace: str
+    owner: OwnerReference
+
+
+class Root(NamedTuple):
+    """The last of a gang's owners, and what the highest owner with templates makes; empty if that is unknown."""
+
+    owner: OwnerReference
+    templates: tuple[PodTemplate, ...]
+
+
+class Admit(NamedTuple):
+    """Remove a pod's gate.
+
+    Attributes:
+        placed: None for a pod that is of no gang any more.
+        host: the host name of the node that it should have; empty for any.
+    """
+
+    gated: Gated
+    placed: Placed | None
+    host: str = ""
+
+
+class Mark(NamedTuple):
+    """Write to a pod that its gang is being evicted."""
+
+    placed: Placed
+
+
+class Evict(NamedTuple):
+    """Evict a pod."""
+
+
+Write = Admit | Mark | Evict
+
+
+class WriteOutcome(NamedTuple):
+    """The outcome of a write.
+
+    Attributes:
+        refusal: what the API server said; empty if the write is done.
+        waits: whether the write is sent again.
+        forbidden: whether a right is missing.
+    """
+
+    pod: PodName
+    write: Write
+    refusal: str = ""
+    waits: bool = False
+    forbidden: bool = False
+
+
+class About(NamedTuple):
+    """The object that an event is about: the one that the pod's owner began with; the pod if it has no owner."""
+
+    pod: InvolvedObject
+    owner: Asked | None
+
+
+class Said(NamedTuple):
+    """One event. `reason` is one word in UpperCamelCase."""
+
+    about: About
+    reason: str
+    text: str
+    type: Literal["Normal", "Warning"] = "Normal"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Everything that a pass decides.
+
+    Attributes:
+        writes: the pods that are to be written.
+        said: events.
+        asked_again: owners whose objects are to be read once more: a job may have been scaled.
+        again: the seconds after which to decide again although nothing has changed; None: never.
+        waiting: how many gangs have pods that wait for a place.
+        placed: how many gangs have a place.
+    """
+
+    writes: Mapping[PodName, Write] = field(default_factory=dict)
+    said: tuple[Said, ...] = ()
+    asked_again: tuple[Asked, ...] = ()
+    again: float | None = None
+    waiting: int = 0
+    placed: int = 0

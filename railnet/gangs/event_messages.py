@@ -1,0 +1,163 @@
+"""Writes the texts of events about gangs: at most a kilobyte each, however large the gang and the cluster are (koordinator#3191)."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from railnet.gangs.placement.gang import Domain, Gang, GangKey, Placement, Reason, Shortfall
+from railnet.gangs.placement.preemption import Preemption
+from railnet.gangs.placement.shape import Shape
+from railnet.objects.resources import amount_text
+
+_MOST_NAME, _MOST_RESOURCES, _MOST_GANGS, _MOST_TEXT = 63, 4, 5, 300
+_HOUSEKEEPING = ("cpu", "memory", "pods", "ephemeral-storage")  # of a shape, devices are what its author looks for
+
+_REMEDIES = {
+    Reason.UNKNOWN_KEY: "label the nodes, or correct the constraint",
+    Reason.NO_NODE: "change them, or add nodes",
+    Reason.SPLIT: "delete the job, so that all members are placed again",
+    Reason.TOO_LARGE: "make the gang smaller, or add nodes",
+}
+
+
+def waits(gang: Gang, shortfall: Shortfall, pods: int = 0) -> str:
+    """Say why a gang has no place: members, domains tried, the best one and what it lacks, and what will change it.
+
+    `pods` is how many pods its job makes; 0 if that is not known.
+    """
+    few = f"its job makes {pods} pods, so min-available should be {pods} at most" if 0 < pods < gang.needed else ""
+    return "; ".join(filter(None, (_need(gang, shortfall), few, _why(shortfall), _then(gang, shortfall))))
+
+
+def placed(placement: Placement, members: int, missing: int, attempt: int, minutes: float) -> str:
+    """Say where a gang is."""
+    where = domain_text(placement.domain)
+    spread = "" if placement.leaves <= 1 else f", spread over {_number(placement.leaves, 'domain')}"
+    tries = "" if attempt == 1 else f", at attempt {attempt}"
+    rest = f"; room for {_number(missing, 'member')} not created yet is kept for {minutes:g} minutes" if missing else ""
+    return f"{_number(members, 'member')} placed {where}{spread}{tries}{rest}"
+
+
+def incomplete(seen: int, missing: int, minutes: float) -> str:
+    """Say that members never came."""
+    return (
+        f"{missing} of {seen + missing} members have not come within {minutes:g} minutes, so the room that was kept for them is given back; "
+        f"create them, or set min-available to {seen}"
+    )
+
+
+def evicted(pods: int, domains: Sequence[Domain]) -> str:
+    """Say why a gang is evicted after it was placed."""
+    return (
+        f"{_number(pods, 'member')} had no node {_domains(domains)} for 30 s, although there was room: another pod took it, or a node does not fit for "
+        "a reason that only the scheduler knows; the gang's pods are evicted and placed elsewhere"
+    )
+
+
+def placed_in_part(pods: int, domains: Sequence[Domain]) -> str:
+    """Say why a gang is evicted of which a part has its place."""
+    return (
+        f"{_number(pods, 'member')} had no room for 30 s {_domains(domains)}, where the others are, because another pod took it while the gang was "
+        "placed; the others are evicted, so that all are placed together"
+    )
+
+
+def stays(domains: Sequence[Domain], why: str) -> str:
+    """Say why a gang of which members have no nodes is left where it is."""
+    return (
+        f"members have no nodes {_domains(domains)}, and the gang is not placed elsewhere, because {why}; see the pods' events, and delete the "
+        "job to have it tried again"
+    )
+
+
+def waits_for(preemption: Preemption) -> str:
+    """Say that others leave for a gang."""
+    gangs = _gangs(preemption.victims)
+    leaving = f"{gangs} of lower priority to leave" if gangs else "pods that leave already"
+    return f"it will be placed {domain_text(preemption.domain)}, and waits for {leaving}"
+
+
+def preempted(by: GangKey, priority: int) -> str:
+    """Say why a gang is evicted for another one."""
+    return f"evicted whole, so that gang {_name(by)} of priority {priority} gets its place; it waits for another place"
+
+
+def eviction_refused(pod: str, why: str) -> str:
+    """Say that a pod cannot be evicted now."""
+    return f"pod {pod:.{_MOST_NAME}} is not evicted for now, and it is tried again: {why:.{_MOST_TEXT}}"
+
+
+def patch_refused(pod: str, why: str) -> str:
+    """Say that the API server does not let a pod go."""
+    return (
+        f"pod {pod:.{_MOST_NAME}} stays behind its gate, because the API server refuses the patch that admits it: {why:.{_MOST_TEXT}}; change "
+        "the policy or the quota that refuses it"
+    )
+
+
+def _domains(domains: Sequence[Domain]) -> str:
+    more = f" and {_number(len(domains) - 1, 'more domain')}" if len(domains) > 1 else ""
+    return domain_text(domains[0]) + more
+
+
+def domain_text(domain: Domain) -> str:
+    """Return a domain in words."""
+    if not domain:
+        return "on any nodes"
+    return "in " + " and ".join(f"{key}={value:.{_MOST_NAME}}" for key, value in domain)
+
+
+def _need(gang: Gang, shortfall: Shortfall) -> str:
+    shapes = Counter(member.shape for member in gang.members)
+    asks = ", ".join(f"{count}x{_asks(shape)}" for shape, count in shapes.most_common(2))
+    more = "" if len(shapes) <= 2 else f" and {_number(len(shapes) - 2, 'more shape')}"  # noqa: PLR2004 - of two there is nothing more
+    keys = " and ".join((*gang.constraint.required, *gang.constraint.preferred[:1])[:_MOST_RESOURCES])
+    return f"{shortfall.seen}/{shortfall.needed} members seen, need {asks}{more}" + (f" in one {keys}" if keys else "")
+
+
+def _asks(shape: Shape) -> str:
+    devices = [(resource, amount) for resource, amount in shape.requests if resource not in _HOUSEKEEPING]
+    shown = devices or [request for request in shape.requests if request[0] in ("cpu", "memory")]
+    return "{" + ", ".join(f"{resource}: {amount_text(resource, amount)}" for resource, amount in shown[:3]) + "}"
+
+
+def _why(shortfall: Shortfall) -> str:
+    if shortfall.reason is Reason.UNKNOWN_KEY:
+        return f"no node has the label {' or '.join(shortfall.keys[:_MOST_RESOURCES])}"
+    if shortfall.reason is Reason.HELD and shortfall.held_for is not None:
+        return f"the room is held for gang {_name(shortfall.held_for)}, which has waited for longer"
+    if shortfall.reason in (Reason.NO_NODE, Reason.SPLIT) or not shortfall.tried:
+        return shortfall.reason
+    large = f"; it is {shortfall.reason}" if shortfall.reason is Reason.TOO_LARGE else ""
+    return f"{_number(shortfall.tried, 'domain')} tried, best {_best(shortfall.best)} has room for {shortfall.room}{_lacks(shortfall.lacks)}{large}"
+
+
+def _then(gang: Gang, shortfall: Shortfall) -> str:
+    if shortfall.reason in _REMEDIES:
+        return _REMEDIES[shortfall.reason]
+    cooling = f", without {_number(len(gang.excluded), 'domain')} that failed before" if gang.excluded else ""
+    return f"retry on next capacity change{cooling}"
+
+
+def _best(domain: Domain) -> str:
+    return ",".join(f"{value:.{_MOST_NAME}}" for _, value in domain) or "the cluster"
+
+
+def _lacks(amounts: Sequence[tuple[str, int]]) -> str:
+    short = ", ".join(f"{resource} {amount_text(resource, amount)}" for resource, amount in amounts[:_MOST_RESOURCES])
+    return f" (short: {short})" if short else ""
+
+
+def _gangs(keys: Sequence[GangKey]) -> str:
+    if not keys:
+        return ""
+    names = ", ".join(map(_name, keys[:_MOST_GANGS]))
+    more = len(keys) - _MOST_GANGS
+    return f"{_number(len(keys), 'gang')} ({names}{f' and {more} more' if more > 0 else ''})"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def _name(key: GangKey) -> str:
+    return f"{key[0]:.{_MOST_NAME}}/{key[1]:.{_MOST_NAME}}"

@@ -1,0 +1,201 @@
+"""Decides which gangs are evicted: those that another pod kept from their place after they were placed, and those that give way to others.
+
+A gang is evicted whole. One of its pods is marked first and goes last, so a leader that dies half-way leaves what tells the next one to
+go on. Pods that nothing makes again are never deleted.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from railnet.gangs import event_messages
+from railnet.gangs.decision import Evict, Mark
+from railnet.gangs.leader_memory import GangMemory
+from railnet.gangs.members import Members, victims
+from railnet.gangs.pending_writes import PendingWrites
+from railnet.gangs.placement.gang import Domain, Gang, GangKey
+from railnet.gangs.placement_annotation import Evicted, Placed
+from railnet.gangs.planning_pass import PlanningPass
+from railnet.gangs.pod import GangPod
+from railnet.objects.pod_name import PodName
+
+# That a placed member may be unschedulable: kube-scheduler tries again within seconds when something changes.
+STUCK_SECONDS = 30.0
+COOL_SECONDS = 300.0  # that a domain is not tried again by the gang that failed there
+MOST_EVICTIONS = 3
+_LEAVING_SECONDS = (
+    300.0  # that others wait for a gang to leave that was asked to; what was deleted by then ends in its own time
+)
+# Members that were made within this time of the others start with them; a later one takes the place of one that has died.
+_TOGETHER_SECONDS = 60.0
+# One that is made so long after the oldest takes the place of one that has died, however young the others are; see MEMBER_SECONDS.
+_LATE_SECONDS = 600.0
+
+
+class GangEvictions:
+    """Decides about evictions, and remembers since when pods have found no node."""
+
+    def __init__(self, pending: PendingWrites) -> None:
+        """Put writes into `pending`."""
+        self._pending = pending
+        self._stuck: dict[PodName, float] = {}
+        # Since when a part of a gang has its place, and the others have no room there.
+        self._in_part: dict[GangKey, float] = {}
+        self._victims: dict[GangKey, tuple[Gang, ...]] = {}
+
+    def pod_changed(self, before: GangPod, now: GangPod | None) -> None:
+        """Take in that a pod is as it is now; None if it is gone."""
+        if now is None or not now.unschedulable:
+            self._stuck.pop(before.name, None)
+
+    def gang_changed(self, key: GangKey) -> None:
+        """Take in that a pod of a gang has changed."""
+        self._victims.pop(key, None)
+
+    def goes_on(self, memory: GangMemory, pods: Members, current: PlanningPass) -> bool:
+        """Evict a gang if it must go; return whether it goes: those of its pods that have come back wait for the others to be gone."""
+        marked = [pod for pod in pods.begun if pod.placed is not None and pod.placed.evicted is not None]
+        stuck = self._without_node(pods, current)
+        if marked and memory.evicting is None:
+            self._adopt(memory, marked[0].placed, current)
+        elif stuck and memory.evicting is None:
+            self._give_up(memory, pods, stuck, current)
+        if not pods.begun:
+            memory.evicting = None
+        if memory.evicting is not None:
+            if memory.evicting_since + _LEAVING_SECONDS > current.now:
+                current.at(memory.evicting_since + _LEAVING_SECONDS)
+            self._evict(memory.evicting, pods, marked, stuck, current)
+        return memory.evicting is not None
+
+    def preempt(self, memory: GangMemory, pods: Members, by: Gang, current: PlanningPass) -> bool:
+        """Evict a gang for another one; return False if it goes already."""
+        if memory.evicting is not None or not pods.begun:
+            return False
+        memory.evicting, memory.evicting_since = Evicted.PREEMPTED, current.now
+        current.warn(pods.living, "GangPreempted", event_messages.preempted(by.key, by.priority))
+        self._evict(Evicted.PREEMPTED, pods, [], [], current)
+        return True
+
+    def victims(
+        self, key: GangKey, pods: Members, memory: GangMemory | None, now: float, *, fresh: bool
+    ) -> Iterator[Gang]:
+        """Yield a gang as one that may be preempted; nothing if it holds nothing, or has pods that nothing makes again.
+
+        One that Railnet has not placed would come back without a gate, and take the same place. For one that should leave and does not,
+        because a budget forbids it, others do not wait for ever.
+
+        `fresh` says that the pods may be sorted in another way than the last time, although none of them has changed.
+        """
+        leaving = memory is not None and memory.evicting is not None
+        if fresh or key not in self._victims:
+            owned = all(pod.owner is not None for pod in pods.begun)
+            ours = not pods.begun or any(pod.placed is not None or pod.gated is not None for pod in pods.begun)
+            self._victims[key] = tuple(victims(key[1], pods, leaving=False)) if owned and ours else ()
+        stays = memory is not None and leaving and now >= memory.evicting_since + _LEAVING_SECONDS
+        for victim in self._victims[key]:
+            if victim.leaving or not stays:
+                yield replace(victim, leaving=True) if leaving else victim
+
+    def knows(self, key: GangKey) -> bool:
+        """Return whether `victims` remembers a gang."""
+        return key in self._victims
+
+    def _without_node(self, pods: Members, current: PlanningPass) -> list[GangPod]:
+        """Return the placed pods that the scheduler has found no node for in time."""
+        stuck = []
+        for pod in pods.placed:
+            if not pod.unschedulable or pod.placed is None:
+                continue
+            until = self._stuck.setdefault(pod.name, current.now) + STUCK_SECONDS
+            if current.now >= until:
+                stuck.append(pod)
+            else:
+                current.at(until)
+        return stuck
+
+    def _adopt(self, memory: GangMemory, placed: Placed | None, current: PlanningPass) -> None:
+        """Go on with an eviction that an earlier leader has begun."""
+        if placed is not None:
+            memory.evicting, memory.evicting_since = placed.evicted, current.now
+            if placed.evicted is Evicted.FAILED:
+                memory.fails(placed.attempt, placed.domain, current.now + COOL_SECONDS)
+
+    def evict_if_in_part(self, key: GangKey, memory: GangMemory, pods: Members, current: PlanningPass) -> bool:
+        """Have a gang evicted of which one part has its place, and the other has had no room there for a while; return whether it is.
+
+        So it is when a leader dies while it lets the pods go, and another pod takes the room of the rest; or when pods were created while
+        the webhook was off. A member that is made again after a node has died is another matter: the gang has started, and goes on.
+        """
+        newest = max((pod.created for pod in pods.begun), default=0.0)
+        oldest = min(pods.waiting, key=lambda pod: pod.created)
+        if not pods.begun or oldest.created > newest + _TOGETHER_SECONDS or _is_late(oldest, pods.begun):
+            return False
+        until = self._in_part.setdefault(key, current.now) + STUCK_SECONDS
+        if current.now < until:
+            current.at(until)
+            return False
+        text = event_messages.placed_in_part(len(pods.waiting), _domains(pods.begun))
+        self._fail(memory, pods, pods.begun, text, current)
+        if memory.evicting is not None:
+            self._evict(memory.evicting, pods, [], [], current)
+        return True
+
+    def whole(self, key: GangKey) -> None:
+        """Take in that no part of a gang lacks room now."""
+        self._in_part.pop(key, None)
+
+    def _give_up(self, memory: GangMemory, pods: Members, stuck: list[GangPod], current: PlanningPass) -> None:
+        """Have a gang evicted from a domain in which the scheduler finds no room for it."""
+        if pods.bound and all(_is_late(pod, pods.bound) for pod in stuck):
+            why = "the others have run for long"
+            current.warn(pods.living, "GangWaiting", event_messages.stays(_domains(stuck), why))
+            return
+        self._fail(memory, pods, stuck, event_messages.evicted(len(stuck), _domains(stuck)), current)
+
+    def _fail(
+        self, memory: GangMemory, pods: Members, there: Sequence[GangPod], text: str, current: PlanningPass
+    ) -> None:
+        """Have a gang evicted from the domains that some of its pods are in, unless that cannot help."""
+        # Pods that never have a gate have no annotation that counts.
+        attempt = max([memory.attempt, *(pod.placed.attempt for pod in there if pod.placed is not None)])
+        why = _stays(pods, attempt)
+        if why:
+            current.warn(pods.living, "GangWaiting", event_messages.stays(_domains(there), why))
+            return
+        memory.evicting, memory.evicting_since = Evicted.FAILED, current.now
+        for domain in _domains(there):
+            memory.fails(attempt, domain, current.now + COOL_SECONDS)
+        current.warn(pods.living, "GangEvicted", f"{text}; this is eviction {attempt} of {MOST_EVICTIONS}")
+
+    def _evict(
+        self, why: Evicted, pods: Members, marked: list[GangPod], stuck: list[GangPod], current: PlanningPass
+    ) -> None:
+        """Mark a pod, then evict the others, then those that are marked."""
+        if not marked:
+            last = (*stuck, *pods.begun)[0]
+            self._pending.put(last, Mark((last.placed or Placed((), 1))._replace(evicted=why)), current)
+            return
+        for pod in [member for member in pods.begun if member not in marked] or marked:
+            if pod.owner is not None:
+                self._pending.put(pod, Evict(), current)
+
+
+def _domains(pods: Sequence[GangPod]) -> list[Domain]:
+    return sorted({pod.placed.domain for pod in pods if pod.placed is not None}) or [()]
+
+
+def _is_late(pod: GangPod, others: Sequence[GangPod]) -> bool:
+    """Return whether a member was made when the gang had long started."""
+    return pod.created > min(member.created for member in others) + _LATE_SECONDS
+
+
+def _stays(pods: Members, attempt: int) -> str:
+    """Return why evicting a gang cannot help; empty if it can."""
+    least = max((pod.request.min_available or 0 for pod in pods.living if pod.request is not None), default=0)
+    if any(pod.owner is None for pod in pods.begun):
+        return "pods that no other object makes again are never deleted"
+    if attempt > MOST_EVICTIONS:
+        return f"it was evicted {MOST_EVICTIONS} times already"
+    if 0 < least <= len(pods.bound):
+        return f"{len(pods.bound)} members have nodes, and min-available is {least}"
+    return ""

@@ -1,0 +1,53 @@
+"""The facts that a leader remembers of a gang beside its pods. The next leader begins without it, and reaches the same end."""
+
+from dataclasses import dataclass, field
+
+from railnet.gangs.decision import Asked
+from railnet.gangs.placement.gang import Domain
+from railnet.gangs.placement_annotation import Evicted
+
+
+@dataclass(slots=True)
+class GangMemory:
+    """The facts about one gang; times are on the leader's own clock.
+
+    Attributes:
+        attempt: which try the next placement is.
+        cooling: domains that failed, each with the time until which it is not tried again.
+        evicting: why the gang's pods are evicted; None if they are not.
+        evicting_since: since when.
+        incomplete_since: since when it is placed while members are still to come; None if it is not.
+        lapsed: whether the room for members to come was given back.
+        newest: when a member was last seen for the first time.
+        seen: how many members there were then.
+        announcement: what is to be said of its placement when all have been admitted; empty if nothing is.
+        waiting_text, waiting_said: the last event of a gang that waits, and when that was.
+        made: how many pods its job makes; 0 if that is not known.
+        asked: the owner whose object was read; `asked_at` when.
+    """
+
+    attempt: int = 1
+    cooling: dict[Domain, float] = field(default_factory=dict)
+    evicting: Evicted | None = None
+    evicting_since: float = 0.0
+    incomplete_since: float | None = None
+    lapsed: bool = False
+    newest: float = 0.0
+    seen: int = 0
+    announcement: str = ""
+    waiting_text: str = ""
+    waiting_said: float = float("-inf")
+    made: int = 0
+    asked: Asked | None = None
+    asked_at: float = 0.0
+
+    def excluded(self, now: float) -> frozenset[Domain]:
+        """Return the domains that cool down."""
+        self.cooling = {domain: until for domain, until in self.cooling.items() if until > now}
+        return frozenset(self.cooling)
+
+    def fails(self, attempt: int, domain: Domain, until: float) -> None:
+        """Take in that a placement has failed: its domain cools down."""
+        self.attempt = attempt + 1
+        if domain:
+            self.cooling[domain] = until

@@ -1,0 +1,89 @@
+"""The writes that are under way, or whose end no watch has reported yet; and those that were refused a moment ago."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from railnet.backoff import Backoff
+from railnet.gangs.decision import Admit, Evict, Mark, Write, WriteOutcome
+from railnet.gangs.placement_annotation import Placed
+from railnet.gangs.planning_pass import PlanningPass
+from railnet.gangs.pod import GangPod
+from railnet.objects.pod_name import PodName
+
+_BACKOFF = Backoff(first_seconds=0.2, longest_seconds=30.0)
+
+
+@dataclass(slots=True)
+class _Refused:
+    """A write that was refused: how often, and until when it is not sent again."""
+
+    times: int = 0
+    until: float = 0.0
+
+
+class PendingWrites:
+    """The writes that the API server was asked for, and that are not seen in the pods yet.
+
+    Attributes:
+        assigned: where pods are placed whose gates are being removed.
+    """
+
+    def __init__(self) -> None:
+        self.assigned: dict[PodName, Placed] = {}
+        self._evicted: set[PodName] = set()
+        self._marked: set[PodName] = set()
+        self._refused: dict[PodName, _Refused] = {}
+
+    def pod_changed(self, before: GangPod, now: GangPod | None) -> None:
+        """Take in that a pod is as it is now; None if it is gone."""
+        name = before.name
+        if now is None or now.placed != before.placed:
+            self._marked.discard(name)
+        if now is None or now.gated is None:
+            self.assigned.pop(name, None)
+        if now is None or now.gated != before.gated:
+            self._refused.pop(name, None)
+        if now is None or now.leaving:
+            self._evicted.discard(name)
+
+    def refused(self, outcome: WriteOutcome, now: float, jitter: float) -> int:
+        """Take in that a write was refused; return how often. It is decided anew, from the pod as it is reported by then.
+
+        `jitter` is a random number in [0, 1), of the pause until then.
+        """
+        refused = self._refused.setdefault(outcome.pod, _Refused())
+        if not outcome.waits:
+            self._forget((outcome.pod,))
+            refused.times += 1
+            refused.until = now + _BACKOFF.pause(refused.times, jitter)
+        return refused.times
+
+    def put(self, pod: GangPod, write: Write, current: PlanningPass) -> bool:
+        """Have a pod written, unless the same is under way, or was refused a moment ago. Return whether it is."""
+        refused = self._refused.get(pod.name)
+        if refused is not None and refused.until > current.now:
+            current.at(refused.until)
+            return False
+        if pod.name in self._under_way(write):
+            return False
+        if isinstance(write, Admit):
+            self.assigned[pod.name] = write.placed or Placed((), 1)
+        else:
+            (self._evicted if isinstance(write, Evict) else self._marked).add(pod.name)
+        current.writes[pod.name] = write
+        return True
+
+    def undo(self, current: PlanningPass) -> None:
+        """Forget the writes of a pass that has failed."""
+        self._forget(current.writes)
+
+    def _under_way(self, write: Write) -> Collection[PodName]:
+        if isinstance(write, Admit):
+            return self.assigned
+        return self._marked if isinstance(write, Mark) else self._evicted
+
+    def _forget(self, pods: Iterable[PodName]) -> None:
+        for pod in pods:
+            self.assigned.pop(pod, None)
+            self._evicted.discard(pod)
+            self._marked.discard(pod)

@@ -1,0 +1,122 @@
+"""Members put on nodes one by one, as they will really lie there: sums of free resources promise what single nodes do not have."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from railnet.gangs.placement.domain_index import Grouping, Slots
+from railnet.gangs.placement.free_capacity import FreeCapacity
+from railnet.gangs.placement.gang import Member
+from railnet.gangs.placement.shape import Shape
+
+
+class Put(NamedTuple):
+    """A member that has a place: the number of its leaf and its node's position."""
+
+    member: Member
+    leaf: int
+    position: int
+
+
+@dataclass(slots=True)
+class Packing:
+    """Nodes that are being filled.
+
+    Attributes:
+        leaves: the smallest domains.
+        slots: for each shape, which nodes its members may be on and for how many there is room now.
+        room: returns a copy of what is left on the node at a position.
+        freed: what leaves the nodes at these positions, if the question is what would fit then.
+    """
+
+    leaves: Grouping
+    slots: Mapping[Shape, Slots]
+    room: Callable[[int], FreeCapacity]
+    freed: Mapping[int, Sequence[Shape]] = field(default_factory=dict)
+    _rooms: dict[int, FreeCapacity] = field(default_factory=dict)
+    _next: dict[tuple[int, Shape], int] = field(default_factory=dict)
+
+    def slots_in(self, leaf: int, shape: Shape) -> int:
+        """Return for how many members of a shape there is room in a leaf before anything is put there."""
+        slots = self.slots[shape]
+        more = sum(
+            self._room(position).slots(shape) - slots.slots[position]
+            for position in self.freed
+            if self.leaves.of[position] == leaf and slots.eligible[position]
+        )
+        return slots.level(self.leaves).slots[leaf] + more
+
+    def put(self, member: Member, leaf: int) -> Put | None:
+        """Put a member on the first node of a leaf that has room for it; None if there is no room."""
+        shape, key = member.shape, (leaf, member.shape)
+        slots, nodes = self.slots[shape], self.leaves.nodes[leaf]
+        if key not in self._next:
+            self._next[key] = 0 if self.freed else slots.level(self.leaves).first_with_room(leaf, slots.slots)
+        # Rooms only shrink, so a node that had no room for a shape has none later.
+        for index in range(self._next[key], len(nodes)):
+            position = nodes[index]
+            if (slots.slots[position] or self._is_freed(slots, position)) and self._room(position).slots(shape):
+                self._rooms[position].take(shape)
+                self._next[key] = index
+                return Put(member, leaf, position)
+        self._next[key] = len(nodes)
+        return None
+
+    def fill(self, members: Sequence[Member], leaves: Sequence[int]) -> list[Put] | None:
+        """Put members into leaves one after the other and never back to one that was left, so neighbours in rank are neighbours.
+
+        Returns:
+            None if they do not all fit so.
+        """
+        puts: list[Put] = []
+        index = 0
+        for member in members:
+            place = None
+            while index < len(leaves) and (place := self.put(member, leaves[index])) is None:
+                index += 1
+            if place is None:
+                return None
+            puts.append(place)
+        return puts
+
+    def put_all(
+        self, members: Iterable[Member], leaves: Callable[[Member], Iterable[int]], *, some: bool = False
+    ) -> list[Put] | None:
+        """Put each member into the first leaf of its own order that has room.
+
+        Returns:
+            None if there is no room for one of them; with `some`, those that there is room for.
+        """
+        puts: list[Put] = []
+        for member in members:
+            place = next((put for leaf in leaves(member) if (put := self.put(member, leaf))), None)
+            if place is not None:
+                puts.append(place)
+            elif not some:
+                return None
+        return puts
+
+    def put_in(self, members: Iterable[Member], leaves: Sequence[int], *, some: bool = False) -> list[Put] | None:
+        """Put each member into the first of these leaves that has room; the result is as in `put_all`."""
+        puts: list[Put] = []
+        first: dict[Shape, int] = {}  # leaves before have no room for the shape, and will have none
+        for member in members:
+            place, index = None, first.get(member.shape, 0)
+            while index < len(leaves) and (place := self.put(member, leaves[index])) is None:
+                index += 1
+            first[member.shape] = index
+            if place is not None:
+                puts.append(place)
+            elif not some:
+                return None
+        return puts
+
+    def _is_freed(self, slots: Slots, position: int) -> bool:
+        return position in self.freed and slots.eligible[position]
+
+    def _room(self, position: int) -> FreeCapacity:
+        if position not in self._rooms:
+            room = self._rooms[position] = self.room(position)
+            for shape in self.freed.get(position, ()):
+                room.take(shape, -1)
+        return self._rooms[position]

@@ -1,0 +1,64 @@
+"""The annotation that says where a pod was placed: what a new leader derives the state of a gang from.
+
+A pod's author may write it, too, so what is read is checked. It harms the author's own gang only.
+"""
+
+import json
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from railnet.gangs.placement.gang import Domain, domain
+from railnet.jobs.gang_constraint import MOST_KEYS
+
+_MOST_CHARACTERS = 8192  # so many keys, of 317 characters each, with values of 63
+_MOST_ATTEMPTS = 1000
+
+
+class Evicted(StrEnum):
+    """The reason why the gang of a pod is being evicted."""
+
+    FAILED = "failed"  # a member has found no node
+    PREEMPTED = "preempted"
+
+
+class Placed(NamedTuple):
+    """The place of a pod.
+
+    Attributes:
+        attempt: which try of its gang that was; the first is 1.
+        evicted: set on one pod before its gang is evicted, and this pod goes last: a leader that dies half-way has a successor that goes on.
+    """
+
+    domain: Domain
+    attempt: int
+    evicted: Evicted | None = None
+
+
+def written(placed: Placed) -> str:
+    """Return the annotation's text."""
+    mark = {} if placed.evicted is None else {"evicted": placed.evicted.value}
+    return json.dumps({"domain": dict(placed.domain), "attempt": placed.attempt, **mark}, separators=(",", ":"))
+
+
+def parse(text: str) -> Placed | None:
+    """Return what an annotation says; None if it says nothing that Railnet writes."""
+    if len(text) > _MOST_CHARACTERS:
+        return None
+    try:
+        annotation = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(annotation, dict):
+        return None
+    where, attempt = _domain(annotation.get("domain")), annotation.get("attempt")
+    if where is None or isinstance(attempt, bool) or not isinstance(attempt, int):
+        return None
+    mark = annotation.get("evicted")
+    evicted = Evicted(mark) if mark in tuple(Evicted) else None
+    return Placed(where, attempt, evicted) if 1 <= attempt <= _MOST_ATTEMPTS else None
+
+
+def _domain(labels: Any) -> Domain | None:
+    if not isinstance(labels, dict) or len(labels) > MOST_KEYS:
+        return None
+    return domain(labels) if all(isinstance(value, str) for value in labels.values()) else None

@@ -1,0 +1,375 @@
+"""Decides what is to be done with all gangs now, from the pods, the nodes, and what a leader remembers. No I/O, no clock, no threads.
+
+The state of a gang is in its pods: a pod behind the gate waits; one with the annotation of its placement has been placed there; members
+that are placed or bound fix the domain of the others. So a leader that begins decides as the one before it would have.
+"""
+
+from collections.abc import Iterator
+
+from railnet.gangs import event_messages
+from railnet.gangs.decision import Admit, Decision, Evict, Root, Said, WriteOutcome
+from railnet.gangs.evictions import GangEvictions
+from railnet.gangs.gate_removal import HOSTNAME
+from railnet.gangs.leader_memory import GangMemory
+from railnet.gangs.members import (
+    Members,
+    is_size_known,
+    made,
+    members,
+    needed,
+    needs_root,
+    planned,
+    to_come,
+)
+from railnet.gangs.observed_state import ObservedState
+from railnet.gangs.pending_writes import PendingWrites
+from railnet.gangs.placement.gang import Gang, GangKey, Placement, Shortfall
+from railnet.gangs.placement.preemption import Preemption
+from railnet.gangs.placement.queue import Pass, Rules, schedule
+from railnet.gangs.placement_annotation import Placed
+from railnet.gangs.planning_pass import Find, PlanningPass, about
+from railnet.gangs.pod import GangPod
+from railnet.jobs.gang_labels import agreed
+from railnet.jobs.gang_request import GangRequest
+from railnet.vf.errors import Misconfigured
+
+MEMBER_SECONDS = 600.0  # that room is kept for members that do not exist yet
+_SETTLE_SECONDS = 1.0  # of a gang that does not say its size, since its last member came
+_JOIN_SECONDS = 10.0  # in which a pod without a gate is bound, since it was created
+_SAY_SECONDS = 60.0  # between two texts about one gang that waits
+_ASK_SECONDS = 60.0  # until a root is read again while members are missing: the job may have been scaled
+_REFUSALS_SAID = 5  # a stale patch is refused once or twice; a policy refuses it always
+_NONE = Members((), (), (), ())
+
+
+class GangPlanning:
+    """Decides. One thread uses it.
+
+    Attributes:
+        observed: the pods and nodes; the caller keeps them up to date.
+    """
+
+    def __init__(self) -> None:
+        self.observed = ObservedState()
+        self._open: set[GangKey] = set()  # gangs that may need something
+        self._memory: dict[GangKey, GangMemory] = {}
+        self._pending = PendingWrites()
+        self._evictions = GangEvictions(self._pending)
+        self._last = Pass()
+
+    def pod_changed(self, before: GangPod | None, after: GangPod | None) -> None:
+        """Take in a pod that is new, changed or gone."""
+        self.observed.change_pod(before, after)
+        if before is None:
+            return
+        now = after if after is not None and after.name == before.name else None  # another pod may have the name
+        self._pending.pod_changed(before, now)
+        self._evictions.pod_changed(before, now)
+
+    def outcome(self, outcome: WriteOutcome, now: float, jitter: float) -> Said | None:
+        """Take in the outcome of a write; return the event about it, None if there is none.
+
+        Args:
+            outcome: that of the write.
+            now: on the leader's own clock, in seconds.
+            jitter: a random number in [0, 1), of the pause after a refusal.
+        """
+        if not outcome.refusal:
+            return None
+        times, pod = self._pending.refused(outcome, now, jitter), self.observed.named(outcome.pod)
+        if pod is None:
+            return None
+        if isinstance(outcome.write, Evict):
+            text = event_messages.eviction_refused(outcome.pod.name, outcome.refusal)
+            return Said(about([pod]), "GangEvicted", text, "Warning")
+        if times < _REFUSALS_SAID and not (outcome.waits and outcome.forbidden):
+            return None
+        return Said(
+            about([pod]), "GangRefused", event_messages.patch_refused(outcome.pod.name, outcome.refusal), "Warning"
+        )
+
+    def decide(self, now: float, wall: float, find: Find) -> Decision:
+        """Decide for all gangs.
+
+        Args:
+            now: on the leader's own clock, in seconds.
+            wall: in seconds since 1970.
+            find: finds what is known of the owner of a pod; None if it is not known yet.
+        """
+        current = PlanningPass(now, wall, find)
+        try:
+            self._decide(current)
+        except BaseException:
+            self._pending.undo(current)
+            raise
+        again = None if current.due is None else max(0.0, current.due - now)
+        return Decision(current.writes, tuple(current.said), tuple(current.asked_again), again, *self._counts(current))
+
+    def _decide(self, current: PlanningPass) -> None:
+        self._admit_pods_without_gang(current)
+        self._open |= self.observed.changed
+        for key in self.observed.changed:
+            self._evictions.gang_changed(key)
+        self.observed.changed.clear()
+        for key in sorted(self._open):
+            self._look(key, current)
+        last = self._last = schedule(
+            self.observed.cluster, current.gangs.values(), current.wall, self._rules(current), self._last
+        )
+        if last.again is not None:
+            current.at(current.now + last.again - current.wall)
+        self._take_answer(last, current)
+
+    def _take_answer(self, last: Pass, current: PlanningPass) -> None:
+        for placement in last.placements:
+            self._admit(placement, current)
+        making_room = {preemption.gang for preemption in last.preemptions}
+        for shortfall in last.shortfalls:
+            if shortfall.gang not in making_room:
+                self._wait(shortfall, current)
+        for preemption in last.preemptions:
+            self._preempt(preemption, current)
+        for key in current.looked.keys() - {shortfall.gang for shortfall in last.shortfalls}:
+            self._evictions.whole(key)
+
+    def _members(self, key: GangKey) -> Members:
+        return members(self.observed.of(key), self._pending.assigned.keys())
+
+    # One gang.
+
+    def _look(self, key: GangKey, current: PlanningPass) -> None:
+        """Find out what one gang needs; have the planner find a place for it, if that is what it needs."""
+        pods = self._members(key)
+        current.looked[key] = pods
+        if not pods.living:
+            self._close(key, current)
+            return
+        if key[0] in self.observed.off:
+            for pod in pods.waiting:
+                self._let(pod, None, current)
+            self._close(key, current)
+            return
+        memory = self._memory.setdefault(key, GangMemory())
+        self._announce(memory, pods, current)
+        if self._evictions.goes_on(memory, pods, current):
+            return
+        request = self._request(pods, current)
+        if request is not None:
+            self._plan(key, memory, pods, request, current)
+
+    def _request(self, pods: Members, current: PlanningPass) -> GangRequest | None:
+        """Return what all members say together; None if they contradict each other, which is said."""
+        requests: dict[GangRequest, str] = {}
+        for pod in pods.living:
+            if pod.request is not None:
+                requests.setdefault(pod.request, pod.name.name)
+        try:
+            return agreed((name, request) for request, name in requests.items())
+        except Misconfigured as error:
+            if pods.waiting:
+                current.warn(pods.living, "GangRefused", str(error))
+            return None
+
+    def _plan(
+        self, key: GangKey, memory: GangMemory, pods: Members, request: GangRequest, current: PlanningPass
+    ) -> None:
+        root, ready = self._root(memory, pods, request, current)
+        ready = ready and self._has_settled(memory, pods, request, root, current) and not self._is_joined(pods, current)
+        memory.made = made(request, root)
+        coming = to_come(request, pods, root) if ready else ()
+        least = needed(request, pods, root) if ready else len(pods.begun)
+        missing = max(least - len(pods.living), len(coming))
+        if self._has_lapsed(memory, pods, missing, current):
+            coming, least, missing = (), min(least, len(pods.living)), 0
+        if not (pods.waiting or pods.placed or missing):
+            self._settle(key, memory)
+            return
+        gang = planned(
+            request,
+            pods,
+            self._pending.assigned,
+            waiting=ready,
+            coming=coming,
+            least=least,
+            excluded=memory.excluded(current.now),
+        )
+        for until in memory.cooling.values():
+            current.at(until)
+        if gang.members:
+            current.gangs[key] = gang
+
+    def _root(
+        self, memory: GangMemory, pods: Members, request: GangRequest, current: PlanningPass
+    ) -> tuple[Root | None, bool]:
+        """Return what makes the pods, and whether all is known that can be."""
+        asked = about(pods.living).owner
+        if asked is None or not needs_root(request, pods) or (memory.asked is None and _has_run(pods, current)):
+            return None, True
+        root = current.find(asked)
+        if asked != memory.asked:
+            memory.asked, memory.asked_at = asked, current.now
+        if root is not None and pods.waiting and needed(request, pods, root) > len(pods.living):
+            if current.now - memory.asked_at >= _ASK_SECONDS:
+                memory.asked_at = current.now
+                current.asked_again.append(asked)
+            current.at(memory.asked_at + _ASK_SECONDS)
+        return root, root is not None
+
+    def _has_settled(
+        self, memory: GangMemory, pods: Members, request: GangRequest, root: Root | None, current: PlanningPass
+    ) -> bool:
+        """Return whether all members have come, as far as can be known."""
+        if len(pods.living) > memory.seen:
+            memory.newest = current.now
+        memory.seen = len(pods.living)
+        if not pods.waiting or pods.begun or is_size_known(request, pods, root):
+            return True
+        current.at(memory.newest + _SETTLE_SECONDS)
+        return current.now - memory.newest >= _SETTLE_SECONDS
+
+    @staticmethod
+    def _is_joined(pods: Members, current: PlanningPass) -> bool:
+        """Return whether the scheduler is about to bind a member that was created without the gate: its node fixes the domain."""
+        young = [
+            pod.created + _JOIN_SECONDS - current.wall
+            for pod in pods.placed
+            if pod.gated is None and pod.placed is None
+        ]
+        left = max(young, default=0.0)
+        if pods.waiting and left > 0:
+            current.at(current.now + left)
+        return left > 0
+
+    def _has_lapsed(self, memory: GangMemory, pods: Members, missing: int, current: PlanningPass) -> bool:
+        """Return whether members have not come for so long that no room is kept for them any more."""
+        if not missing or not pods.begun:
+            memory.incomplete_since, memory.lapsed = None, False
+            return False
+        if memory.incomplete_since is None:
+            memory.incomplete_since = current.now
+        end = memory.incomplete_since + MEMBER_SECONDS
+        if current.now < end:
+            current.at(end)
+            return False
+        if not memory.lapsed:
+            memory.lapsed = True
+            text = event_messages.incomplete(len(pods.living), missing, MEMBER_SECONDS / 60)
+            current.warn(pods.living, "GangWaiting", text)
+        return True
+
+    def _announce(self, memory: GangMemory, pods: Members, current: PlanningPass) -> None:
+        """Say where a gang was placed when all its pods have been let go."""
+        if (
+            memory.announcement
+            and not pods.waiting
+            and not any(pod.name in self._pending.assigned for pod in pods.placed)
+        ):
+            current.said.append(Said(about(pods.living), "GangPlaced", memory.announcement))
+            memory.announcement = memory.waiting_text = ""
+
+    def _settle(self, key: GangKey, memory: GangMemory) -> None:
+        """Forget the tries of a gang whose members all have a node."""
+        memory.attempt, memory.cooling = 1, {}
+        self._open.discard(key)
+
+    def _close(self, key: GangKey, current: PlanningPass) -> None:
+        """Forget a gang, unless it has been evicted and its pods are yet to come back."""
+        memory = self._memory.get(key)
+        if memory is not None and memory.excluded(current.now):
+            memory.evicting = None
+            current.at(max(memory.cooling.values()))
+            return
+        self._open.discard(key)
+        self._memory.pop(key, None)
+
+    # What the planner is given.
+
+    def _rules(self, current: PlanningPass) -> Rules:
+        """Return what the planner goes by: the gangs that may be preempted, if a gang waits that preempts."""
+        waiting = [gang for key, gang in current.gangs.items() if current.looked[key].waiting and gang.preempts]
+        if not waiting:
+            return Rules()
+        highest = max(gang.priority for gang in waiting)
+        keys = (key for key in sorted(self.observed.gangs()) if key[0] not in self.observed.off)
+        running = (victim for key in keys for victim in self._victims(key, current))
+        return Rules(running=tuple(victim for victim in running if victim.leaving or victim.priority < highest))
+
+    def _victims(self, key: GangKey, current: PlanningPass) -> Iterator[Gang]:
+        fresh = key in current.looked
+        known = not fresh and self._evictions.knows(key)
+        pods = _NONE if known else current.looked.get(key) or self._members(key)
+        return self._evictions.victims(key, pods, self._memory.get(key), current.now, fresh=fresh)
+
+    # What the planner answered.
+
+    def _admit(self, placement: Placement, current: PlanningPass) -> None:
+        """Have the gates removed of the pods that have a place."""
+        pods, memory = current.looked[placement.gang], self._memory[placement.gang]
+        waiting = {pod.name.name: pod for pod in pods.waiting}
+        attempt = max([memory.attempt, *(pod.placed.attempt for pod in pods.begun if pod.placed is not None)])
+        for seat in placement.seats:
+            pod = waiting.get(seat.member)
+            if pod is not None and self._let(pod, Placed(seat.domain, attempt), current, seat.node):
+                missing = sum(not gang_seat.member for gang_seat in placement.seats)
+                memory.announcement = event_messages.placed(
+                    placement, len(pods.living), missing, attempt, MEMBER_SECONDS / 60
+                )
+
+    def _preempt(self, preemption: Preemption, current: PlanningPass) -> None:
+        """Have the gangs evicted that must leave their place to another gang."""
+        for key in preemption.victims:
+            memory = self._memory.setdefault(key, GangMemory())
+            pods = current.looked.get(key) or self._members(key)
+            if self._evictions.preempt(memory, pods, current.gangs[preemption.gang], current):
+                self._open.add(key)
+        self._say_waiting(preemption.gang, event_messages.waits_for(preemption), current)
+
+    def _let(self, pod: GangPod, placed: Placed | None, current: PlanningPass, node: str = "") -> bool:
+        """Have a gate removed; return False if that is under way, or the API server refused it a moment ago."""
+        if pod.gated is None:
+            return False
+        cluster_node = self.observed.cluster.nodes.get(node)
+        host = "" if cluster_node is None else cluster_node.labels.get(HOSTNAME, "")
+        return self._pending.put(pod, Admit(pod.gated, placed, host), current)
+
+    def _admit_pods_without_gang(self, current: PlanningPass) -> None:
+        """Remove the gates of pods that are of no gang any more. A gang that cannot be read is said, and its pod waits."""
+        for pod in self.observed.without_gang.values():
+            if pod.leaving:
+                continue
+            if pod.fault and pod.name.namespace not in self.observed.off:
+                current.warn([pod], "GangRefused", pod.fault)
+            else:
+                self._let(pod, None, current)
+
+    def _wait(self, shortfall: Shortfall, current: PlanningPass) -> None:
+        """Say why a gang waits; if a part of it cannot join the other, have it evicted."""
+        pods, memory = current.looked[shortfall.gang], self._memory[shortfall.gang]
+        if pods.waiting and not self._evictions.evict_if_in_part(shortfall.gang, memory, pods, current):
+            text = event_messages.waits(current.gangs[shortfall.gang], shortfall, self._memory[shortfall.gang].made)
+            self._say_waiting(shortfall.gang, text, current, "GangRefused" if shortfall.permanent else "GangWaiting")
+
+    def _say_waiting(self, key: GangKey, text: str, current: PlanningPass, reason: str = "GangWaiting") -> None:
+        """Say something of a gang that waits, if it is new, once a minute at most."""
+        memory = self._memory[key]
+        if text == memory.waiting_text:
+            return
+        if current.now < memory.waiting_said + _SAY_SECONDS:
+            current.at(memory.waiting_said + _SAY_SECONDS)
+            return
+        memory.waiting_text, memory.waiting_said = text, current.now
+        current.warn(current.looked[key].living, reason, text)
+
+    def _counts(self, current: PlanningPass) -> tuple[int, int]:
+        """Return how many gangs wait, and how many have a place."""
+        waiting = sum(
+            any(pod.name not in self._pending.assigned for pod in pods.waiting) for pods in current.looked.values()
+        )
+        placed = sum(key not in current.looked or bool(current.looked[key].begun) for key in self.observed.gangs())
+        return waiting, placed
+
+
+def _has_run(pods: Members, current: PlanningPass) -> bool:
+    """Return whether all members are so old that no room is kept for others: a leader that did not place them need not ask for their root."""
+    newest = max(pod.created for pod in pods.living)
+    return not pods.waiting and not pods.placed and current.wall - newest > MEMBER_SECONDS

@@ -1,0 +1,52 @@
+"""One pass over all gangs: what it is given, and what it gathers step by step."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from railnet.gangs.decision import About, Asked, Root, Said, Write
+from railnet.gangs.members import Members
+from railnet.gangs.placement.gang import Gang, GangKey
+from railnet.gangs.pod import GangPod
+from railnet.objects.pod_name import PodName
+
+Find = Callable[[Asked], Root | None]
+
+
+@dataclass(slots=True)
+class PlanningPass:
+    """One pass.
+
+    Attributes:
+        now: on the leader's own clock; `wall` in seconds since 1970.
+        find: finds what is known of an owner; None if it is asked for now.
+        writes: the pods that are to be written.
+        said: events.
+        asked_again: owners that are to be read once more.
+        gangs: what the planner is given.
+        looked: the sorted pods of the gangs that were looked at.
+        due: when to decide again.
+    """
+
+    now: float
+    wall: float
+    find: Find
+    writes: dict[PodName, Write] = field(default_factory=dict)
+    said: list[Said] = field(default_factory=list)
+    asked_again: list[Asked] = field(default_factory=list)
+    gangs: dict[GangKey, Gang] = field(default_factory=dict)
+    looked: dict[GangKey, Members] = field(default_factory=dict)
+    due: float | None = None
+
+    def at(self, moment: float) -> None:
+        """Have it decided again at a moment, or earlier."""
+        self.due = moment if self.due is None else min(self.due, moment)
+
+    def warn(self, living: Sequence[GangPod], reason: str, text: str) -> None:
+        """Say what is wrong with a gang, and what to do."""
+        self.said.append(Said(about(living), reason, text, "Warning"))
+
+
+def about(living: Sequence[GangPod]) -> About:
+    """Return the object that an event about a gang is about: the owner of its oldest pod."""
+    pod = min(living, key=lambda pod: (pod.owner is None, pod.created, pod.name))
+    return About(pod.involved, None if pod.owner is None else Asked(pod.name.namespace, pod.owner))

@@ -1,0 +1,197 @@
+"""A pod, reduced to what the placement of gangs reads of it: what it holds of its node, or the gang that it waits for.
+
+Ten thousand pods have few different shapes, requests and owners, so these are shared.
+"""
+
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from railnet.apiserver.request import JsonObject
+from railnet.gangs import placement_annotation
+from railnet.gangs.gate_removal import Gated, gated
+from railnet.gangs.placement.shape import Shape, shape
+from railnet.gangs.placement_annotation import Placed
+from railnet.jobs.gang_labels import PLACEMENT, gang_request
+from railnet.jobs.gang_request import GangRequest
+from railnet.jobs.other_placement import placed_by_others
+from railnet.jobs.railnet_labels import SIZE
+from railnet.jobs.recogniser import RecognisedPod
+from railnet.jobs.reported_pod import ReportedPod
+from railnet.objects.conditions import unscheduled
+from railnet.objects.involved_object import InvolvedObject
+from railnet.objects.metadata import created, is_deleted
+from railnet.objects.owner_reference import OwnerReference, controller
+from railnet.objects.pod import Pod
+from railnet.objects.pod_name import PodName
+from railnet.objects.pod_phase import ENDED, SUCCEEDED, phase
+from railnet.vf.errors import Misconfigured
+
+_NEVER = "Never"
+_STAYING = ("DaemonSet", "Node")  # a Node owns the mirrors of its static pods
+_MOST_SHARED = 50_000
+_MOST_DIGITS = 6
+_RANKS = 1_000_000  # a rank may have several numbers; no job has more pods (railnet.jobs.recogniser)
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class GangPod:
+    """A pod that holds something of a node, or is of a gang, or waits behind the gate.
+
+    Attributes:
+        node: where it is bound; empty if it is not.
+        leaving: whether it has been deleted; what it holds of its node is free when it is gone.
+        shape: what it asks of a node.
+        priority: of its PriorityClass.
+        preempts: whether it may take the place of pods of lower priority.
+        created: in seconds since 1970.
+        request: what it says of its gang; None if it is of none.
+        fault: why what it says of its gang cannot be read; empty if it can.
+        owner: its controller; None for a pod that nothing makes again, and of a pod without a gang.
+        role, rank: its place in its job; empty if it does not say it.
+        size: how many pods its job has, as its author says it.
+        gated: what the patch needs to know that removes its gate; None if it has none.
+        placed: where this controller has placed it.
+        unschedulable: whether the scheduler has found no node for it.
+        succeeded: whether it is complete: it holds nothing, and will not come again.
+        stays: whether it is on its node also when that has no other pods.
+    """
+
+    name: PodName
+    node: str
+    leaving: bool
+    shape: Shape
+    priority: int
+    preempts: bool
+    created: float
+    request: GangRequest | None = None
+    fault: str = ""
+    owner: OwnerReference | None = None
+    role: str = ""
+    rank: int = 0
+    size: int | None = None
+    gated: Gated | None = None
+    placed: Placed | None = None
+    unschedulable: bool = False
+    succeeded: bool = False
+    stays: bool = False
+
+    @property
+    def involved(self) -> InvolvedObject:
+        """The pod as what an event is about."""
+        return InvolvedObject("v1", "Pod", self.name.namespace, self.name.name, self.name.uid)
+
+
+class GangPods:
+    """Reduces pods, and shares what many of them have in common. One thread uses it."""
+
+    def __init__(self) -> None:
+        """Begin without anything to share."""
+        self._shared: dict[object, object] = {}
+
+    def reduce(self, reported: ReportedPod) -> GangPod | None:
+        """Reduce a pod as the API server reports it; None if it holds nothing and waits for no gang.
+
+        Raises:
+            KeyError, TypeError, ValueError, AttributeError: the API server sends no such pod.
+        """
+        pod = reported.document
+        spec, metadata = pod["spec"], pod["metadata"]
+        ended = phase(pod) in ENDED
+        node, behind = "" if ended else spec.get("nodeName") or "", gated(pod)
+        request, fault = _request(reported)
+        if (request or fault) and not behind and _is_others(reported):
+            request, fault = None, ""
+        if not (node or behind or request or fault) or (ended and not _counts(pod, request)):
+            return None
+        owner = controller(pod)
+        common = GangPod(
+            name=PodName(self._share(metadata["namespace"]), metadata["name"], metadata["uid"]),
+            node=self._share(node),
+            leaving=is_deleted(metadata),
+            shape=self._share(shape(spec)),
+            priority=int(spec.get("priority") or 0),
+            preempts=spec.get("preemptionPolicy") != _NEVER,
+            created=created(metadata),
+            stays=owner is not None and owner.kind in _STAYING,
+        )
+        if not (behind or request or fault):
+            return common
+        role, rank = _place(reported.member)
+        return replace(
+            common,
+            request=self._share(request),
+            fault=fault,
+            owner=self._share(owner),
+            role=self._share(role),
+            rank=rank,
+            size=_size(metadata),
+            gated=behind,
+            placed=self._share(_placed(metadata)),
+            unschedulable=not node and _is_unschedulable(pod),
+            succeeded=ended,
+        )
+
+    def _share(self, part: _T) -> _T:
+        if len(self._shared) >= _MOST_SHARED:  # those of pods that are gone are among them
+            self._shared.clear()
+        first: _T = self._shared.setdefault(part, part)  # type: ignore[assignment]
+        return first
+
+
+def _counts(pod: JsonObject, request: GangRequest | None) -> bool:
+    """Return whether a pod that has ended counts as a member that came: one that has failed is made again."""
+    return request is not None and phase(pod) == SUCCEEDED
+
+
+def _request(reported: ReportedPod) -> tuple[GangRequest | None, str]:
+    """Return what a pod says of its gang, and why that cannot be read."""
+    try:
+        return gang_request(reported.pod or _with_labels(reported.document["metadata"])), ""
+    except Misconfigured as error:  # the webhook refuses such a pod; its labels were changed since
+        return None, str(error)
+
+
+def _with_labels(metadata: JsonObject) -> Pod:
+    """Return a pod that cannot be parsed, as far as `gang_request` reads it: its node has to be counted."""
+    return Pod(
+        name=metadata["name"],
+        namespace=metadata["namespace"],
+        labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
+        containers=(),
+    )
+
+
+def _is_others(reported: ReportedPod) -> bool:
+    """Return whether another scheduler places a pod: then it holds what it holds, and is of no gang of Railnet's."""
+    pod = reported.pod
+    return (
+        pod is not None and PLACEMENT not in pod.annotations and any(placed_by_others(pod, reported.document["spec"]))
+    )
+
+
+def _place(member: RecognisedPod | None) -> tuple[str, int]:
+    """Return a pod's role and rank in its job, as far as its labels say them."""
+    if member is None:
+        return "", 0
+    rank = 0
+    for number in member.rank:
+        rank = rank * _RANKS + number
+    return member.role.lower(), rank
+
+
+def _size(metadata: JsonObject) -> int | None:
+    """Return the size of the job if its author says it. What operators write counts other things: processes, or pods of one role."""
+    text = (metadata.get("annotations") or {}).get(SIZE, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None
+
+
+def _placed(metadata: JsonObject) -> Placed | None:
+    text = (metadata.get("annotations") or {}).get(PLACEMENT)
+    return None if text is None else placement_annotation.parse(text)
+
+
+def _is_unschedulable(pod: JsonObject) -> bool:
+    scheduled = unscheduled(pod)
+    return scheduled is not None and scheduled.reason == "Unschedulable"
