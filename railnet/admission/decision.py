@@ -102,7 +102,7 @@ def decide(pod: Pod, namespace: Namespace, policy: Policy, free_port: FreePort |
     on_host = host_network.wanted(pod, member, switched_on=free_port is not None)
     # As a second review sees it: so both decide the same about rails.
     decision = _rail(
-        replace(pod, host_network=pod.host_network or on_host), member, namespace, policy, labelled=label is True
+        pod._replace(host_network=pod.host_network or on_host), member, namespace, policy, labelled=label is True
     )
     if not on_host or free_port is None:
         return decision

@@ -1,8 +1,8 @@
 """A pod of a training job, reduced to what the controllers read of it."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from railnet.apiserver.request import JsonObject
 from railnet.jobs.gang_labels import GATE
@@ -21,16 +21,14 @@ _OURS = "railnet.io/"
 _KUBEDL = "kubedl.io/"
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """The name of a training job in the cluster: its namespace, and the name of the job that its pods have."""
 
     namespace: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingPod:
+class TrainingPod(NamedTuple):
     """A pod of a training job.
 
     Attributes:
@@ -72,7 +70,7 @@ class TrainingPod:
     annotations: Mapping[str, str]
     labels: Mapping[str, str]
     created: str = ""
-    devices: Mapping[str, int] = field(default_factory=dict)
+    devices: Mapping[str, int] = MappingProxyType({})
     stopped: bool = False
     gated: bool = False
 
@@ -115,7 +113,7 @@ def training_pod(reported: ReportedPod) -> TrainingPod | None:
         host_network=pod.host_network,
         addresses=tuple(_addresses(pod)),
         annotations={key: text for key, text in pod.annotations.items() if key.startswith((_OURS, _KUBEDL))},
-        labels=dict(pod.labels),
+        labels=pod.labels,
         created=created_text(metadata),
         devices=_devices(pod),
         stopped=leaving and _has_stopped(status),
@@ -125,15 +123,15 @@ def training_pod(reported: ReportedPod) -> TrainingPod | None:
 
 def _addresses(pod: Pod) -> Iterator[str]:
     for rail in network_status.rails(pod.annotations.get(network_status.ANNOTATION, "")):
-        yield from map(str, rail.addresses)
+        yield from rail.addresses
 
 
 def _devices(pod: Pod) -> Mapping[str, int]:
-    devices: Counter[str] = Counter()
+    devices: dict[str, int] = {}
     for container in (*pod.containers, *pod.sidecars):
         for resource, quantity in container.resources.items():
             if "/" in resource:  # only extended resources have a slash in their names
-                devices[resource] += count(quantity)
+                devices[resource] = devices.get(resource, 0) + count(quantity)
     return devices
 
 

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 
 from railnet.apiserver.kubernetes_version import too_old
 from railnet.doctor.cluster_facts import ClusterFacts, ClusterNode, RailnetPod
@@ -98,7 +98,7 @@ def ranges(facts: ClusterFacts) -> Iterator[Finding]:
     for pod in facts.pods or ():
         for rail in pod.rails:
             for address in rail.addresses:
-                for range_ in _around(address, lengths):
+                for range_ in _around(ip_address(address), lengths):
                     if range_ in occupied:
                         seen = f"{address} ({rail.interface} of {pod.name}) is in {range_}, {occupied[range_]}"
                         overlaps.setdefault(rail.network.partition("/")[2], []).append(seen)

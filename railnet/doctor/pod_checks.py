@@ -199,7 +199,7 @@ def _condition_of(node: JsonObject) -> str:
 def _rails_of(pod: JsonObject) -> list[str]:
     """Return the pod's rails in words, as the daemon has written them; none if the annotation is absent or not readable."""
     return [
-        f"{rail.interface} {', '.join(map(str, rail.addresses))} on {rail.vf or 'an unknown VF'}, "
+        f"{rail.interface} {', '.join(rail.addresses)} on {rail.vf or 'an unknown VF'}, "
         f"rail {'not said' if rail.rail is None else rail.rail}"
         for rail in rails_of_pod(pod)
     ]

@@ -153,7 +153,10 @@ class First:
 
     def read(self, pod: Pod, container: Container) -> str | None:
         """Return the text of that field; None if no field has one."""
-        return next((text for field in self.fields if (text := field.read(pod, container))), None)
+        for field in self.fields:
+            if text := field.read(pod, container):
+                return text
+        return None
 
     def __str__(self) -> str:
         return ", else ".join(map(str, self.fields))

@@ -1,7 +1,7 @@
 """The recogniser of training pods: find a pod's row in `operators.OPERATORS`, and read its job, role, rank and container."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from railnet.jobs import railnet_labels
 from railnet.jobs.gpus import gpu_count
@@ -12,11 +12,11 @@ from railnet.vf.errors import Misconfigured
 
 # The container that kubectl uses by default; a service mesh sets the annotation when it puts its own container first.
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+_FIRST_MARKS = frozenset(next(iter(operator.marks)) for operator in OPERATORS)  # each row has its first mark, at least
 _MAX_NUMBER = 1_000_000  # no job has more pods; limits the digits of a number in a label
 
 
-@dataclass(frozen=True, slots=True)
-class RecognisedPod:
+class RecognisedPod(NamedTuple):
     """A pod of a training job.
 
     Attributes:
@@ -60,7 +60,7 @@ def recognise(
     Raises:
         Misconfigured: an annotation about the job is malformed, or names a container that the pod does not have.
     """
-    operator = next((row for row in OPERATORS if _fits(row, pod)), None)
+    operator = _operator(pod)
     if operator is None:
         return None
     position = _training_container(operator, pod, has_additions, sets_variables)
@@ -77,10 +77,21 @@ def recognise(
     )
 
 
+def _operator(pod: Pod) -> Operator | None:
+    if _FIRST_MARKS.isdisjoint(pod.labels):  # most pods of a cluster are of no training job
+        return None
+    for operator in OPERATORS:
+        if _fits(operator, pod):
+            return operator
+    return None
+
+
 def _fits(operator: Operator, pod: Pod) -> bool:
-    if not all(marked(pod.labels.get(key), values) for key, values in operator.marks.items()):
-        return False
-    return not operator.named or _named_container(operator, pod) is not None
+    labels = pod.labels
+    for key, values in operator.marks.items():
+        if not marked(labels.get(key), values):
+            return False
+    return not operator.named or any(container.name in _names(operator, pod) for container in pod.containers)
 
 
 def marked(value: str | None, values: tuple[str, ...]) -> bool:
@@ -97,15 +108,18 @@ def _training_container(
     wanted = pod.annotations.get(railnet_labels.CONTAINER)
     if wanted is not None:
         return _annotated_container(wanted, pod)
-    main = pod.annotations.get(_DEFAULT_CONTAINER)
-    candidates = (
-        _first(pod, has_additions),
-        _named_container(operator, pod),
-        _first(pod, lambda container: gpu_count(container) > 0),
-        _first(pod, lambda container: container.name == main),
-        _first(pod, sets_variables),
+    if len(pod.containers) == 1:
+        return 0
+    names, main = _names(operator, pod), pod.annotations.get(_DEFAULT_CONTAINER)
+    facts: tuple[Callable[[Container], bool], ...] = (
+        has_additions,
+        lambda container: container.name in names,
+        lambda container: gpu_count(container) > 0,
+        lambda container: container.name == main,
+        sets_variables,
     )
-    return next((position for position in candidates if position is not None), 0)
+    positions = (position for fact in facts for position, container in enumerate(pod.containers) if fact(container))
+    return next(positions, 0)
 
 
 def _annotated_container(wanted: str, pod: Pod) -> int:
@@ -117,9 +131,9 @@ def _annotated_container(wanted: str, pod: Pod) -> int:
     return names.index(wanted)
 
 
-def _named_container(operator: Operator, pod: Pod) -> int | None:
-    names = [name.format_map(pod.labels) for name in operator.containers]
-    return _first(pod, lambda container: container.name in names)
+def _names(operator: Operator, pod: Pod) -> list[str]:
+    """Return the names that the training container may have."""
+    return [name.format_map(pod.labels) if "{" in name else name for name in operator.containers]
 
 
 def _rank(operator: Operator, pod: Pod, container: Container) -> tuple[int, ...]:
@@ -157,7 +171,3 @@ def _text(field: Field, pod: Pod, container: Container) -> str:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) < len(str(_MAX_NUMBER))
-
-
-def _first(pod: Pod, fits: Callable[[Container], bool]) -> int | None:
-    return next((position for position, container in enumerate(pod.containers) if fits(container)), None)

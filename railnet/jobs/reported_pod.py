@@ -1,32 +1,44 @@
 """A pod as the API server reported it, for all reductions of it: parsed once and recognised once."""
 
-from functools import cached_property
 from typing import Any
 
 from railnet.jobs.recogniser import RecognisedPod, recognise
-from railnet.objects.pod import Pod, parse
+from railnet.objects.pod import Container, Pod, parse
 from railnet.vf.errors import Misconfigured
 
 
 class ReportedPod:
-    """A pod, with what several reductions ask for: the first that asks has it computed. One thread uses it."""
+    """A pod, with what several reductions ask for. One thread uses it.
+
+    Attributes:
+        document: the pod as the API server reports it.
+        pod: the pod parsed; None if it cannot be. The webhook refuses such a pod: it was created without the webhook, or changed since.
+    """
+
+    __slots__ = ("_member", "_recognised", "document", "pod")
 
     def __init__(self, document: dict[str, Any]) -> None:
-        """Take a pod as the API server reports it."""
+        """Parse a pod."""
         self.document = document
-
-    @cached_property
-    def pod(self) -> Pod | None:
-        """The pod parsed; None if it cannot be. The webhook refuses such a pod: it was created without the webhook, or changed since."""
+        self.pod: Pod | None
         try:
-            return parse(self.document)
+            self.pod = parse(document)
         except Misconfigured:
-            return None
+            self.pod = None
+        self._member: RecognisedPod | None = None
+        self._recognised = self.pod is None
 
-    @cached_property
+    @property
     def member(self) -> RecognisedPod | None:
         """Its place in its training job; None if it is of none, or says of it what the webhook refuses."""
-        try:
-            return None if self.pod is None else recognise(self.pod, lambda _: False)
-        except Misconfigured:
-            return None
+        if self.pod is not None and not self._recognised:
+            try:
+                self._member = recognise(self.pod, _has_no_additions)
+            except Misconfigured:
+                self._member = None
+            self._recognised = True
+        return self._member
+
+
+def _has_no_additions(_: Container) -> bool:
+    return False

@@ -9,9 +9,9 @@ Source: k8snetworkplumbingwg/multi-net-spec v1.3.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from ipaddress import IPv4Address, IPv6Address, ip_address
-from itertools import islice
+from collections.abc import Mapping
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
 from typing import Any, NamedTuple, TypeVar
 
 ANNOTATION = "k8s.v1.cni.cncf.io/network-status"
@@ -19,7 +19,10 @@ OF_RAILNET = "railnet/"  # begins the names of Railnet's networks
 
 _MOST_RAILS = 64  # of one pod; a hostile annotation has room for thousands
 _NETWORK = re.compile(r"railnet/[a-z0-9][-.a-z0-9]{0,62}")
-_INTERFACE = re.compile(r"net[1-9][0-9]{0,2}")
+_INTERFACES = frozenset(f"net{number}" for number in range(1, 1000))
+_BYTE = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+# IPv4 addresses of whose first byte none is special: they are usable, and need no closer look.
+_USABLE_IPV4 = re.compile(rf"(?!(?:0|127|169|22[4-9]|23[0-9])\.)(?:{_BYTE}\.){{3}}{_BYTE}")
 _T = TypeVar("_T")
 
 
@@ -38,7 +41,7 @@ class PublishedRail(NamedTuple):
 
     network: str
     interface: str
-    addresses: tuple[IPv4Address | IPv6Address, ...] = ()
+    addresses: tuple[str, ...] = ()
     mac: str = ""
     mtu: int = 0
     rail: int | None = None
@@ -55,15 +58,19 @@ def rails_of_pod(pod: Mapping[str, Any]) -> tuple[PublishedRail, ...]:
 
 def rails(annotation: str) -> tuple[PublishedRail, ...]:
     """Return the rails that an annotation tells, in the order of net1, net2 and so on; none if it has another form."""
+    if not annotation:
+        return ()
     try:
-        published = list(islice(_rails(json.loads(annotation or "[]")), _MOST_RAILS))
+        elements = json.loads(annotation)
+        named = [element for element in elements if element["name"].startswith(OF_RAILNET)]
+        published = [_rail(element) for element in named[:_MOST_RAILS]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return ()
-    return tuple(sorted(published, key=lambda rail: (len(rail.interface), rail.interface)))
+    return tuple(sorted(published, key=_place))
 
 
-def usable_address(text: Any) -> IPv4Address | IPv6Address | None:
-    """Return an address; None if it is none that names one interface in the whole network.
+def usable_address(text: Any) -> str:
+    """Return an address in its usual form; empty if it is none that names one interface in the whole network.
 
     Kubernetes refuses the others in an EndpointSlice, and with them the whole slice (kubernetes/pkg/apis/core/validation,
     ValidateEndpointIP).
@@ -73,57 +80,50 @@ def usable_address(text: Any) -> IPv4Address | IPv6Address | None:
     """
     if not isinstance(text, str):
         raise TypeError("an address is a string")
+    if _USABLE_IPV4.fullmatch(text) is not None:
+        return text
     ip = ip_address(text)
     strange = ip.is_unspecified or ip.is_loopback or ip.is_link_local or ip.is_multicast
     if isinstance(ip, IPv6Address):  # Go reads ::ffff:10.0.0.1 as an IPv4 address, and knows no scopes here
         strange = strange or ip.ipv4_mapped is not None or ip.scope_id is not None
-    return None if strange else ip
+    return "" if strange else str(ip)
 
 
-def _rails(elements: list[dict[str, Any]]) -> Iterator[PublishedRail]:
-    for element in elements:
-        name = element["name"]
-        if name.startswith(OF_RAILNET):
-            yield _rail(name, element)
-
-
-def _rail(network: str, element: Mapping[str, Any]) -> PublishedRail:
-    interface = element["interface"]
-    if _NETWORK.fullmatch(network) is None or _INTERFACE.fullmatch(interface) is None:
+def _rail(element: Mapping[str, Any]) -> PublishedRail:
+    network, interface = element["name"], element["interface"]
+    if interface not in _INTERFACES or not _is_network(network):
         raise ValueError("no network or no interface of Railnet")
-    ips = _field(element, "ips", list) or ()
-    device = _field(_field(element, "device-info", dict) or {}, "pci", dict) or {}
+    device_info = _field(element.get("device-info"), dict)
+    pci = device_info and _field(device_info.get("pci"), dict)
+    mtu, rail = _field(element.get("mtu"), int) or 0, _field(element.get("rail"), int)
+    if mtu < 0 or (rail is not None and rail < 0):
+        raise ValueError("a number is below 0")
     return PublishedRail(
-        network=network,
-        interface=interface,
-        addresses=tuple(address for address in map(usable_address, ips) if address is not None),
-        mac=_field(element, "mac", str) or "",
-        mtu=_number(element, "mtu") or 0,
-        rail=_number(element, "rail"),
-        vf=_field(device, "pci-address", str) or "",
+        network,
+        interface,
+        tuple(filter(None, map(usable_address, _field(element.get("ips"), list) or ()))),
+        _field(element.get("mac"), str) or "",
+        mtu,
+        rail,
+        (pci and _field(pci.get("pci-address"), str)) or "",
     )
 
 
-def _field(element: Mapping[str, Any], key: str, kind: type[_T]) -> _T | None:
+def _place(rail: PublishedRail) -> tuple[int, str]:
+    return len(rail.interface), rail.interface
+
+
+def _field(value: Any, kind: type[_T]) -> _T | None:
     """Return a field; None if it is missing or null.
 
     Raises:
         TypeError: it is of another type; True and False are no numbers.
     """
-    field = element.get(key)
-    if field is None or type(field) is kind:
-        return field
-    raise TypeError(f"{key} is of another type")
+    if value is None or type(value) is kind:
+        return value
+    raise TypeError("a field is of another type")
 
 
-def _number(element: Mapping[str, Any], key: str) -> int | None:
-    """Return a number; None if it is missing or null.
-
-    Raises:
-        TypeError: it is of another type.
-        ValueError: it is below 0.
-    """
-    number = _field(element, key, int)
-    if number is not None and number < 0:
-        raise ValueError(f"{key} is below 0")
-    return number
+@lru_cache(maxsize=256)  # a cluster has few networks
+def _is_network(name: str) -> bool:
+    return _NETWORK.fullmatch(name) is not None

@@ -1,8 +1,7 @@
 """A pod, parsed once from the API server's JSON or from the YAML of a file."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from railnet.objects.owner_reference import controlling
 from railnet.vf.errors import Misconfigured
@@ -12,16 +11,14 @@ _MIRROR = "kubernetes.io/config.mirror"
 _OS = "kubernetes.io/os"
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerPort:
+class ContainerPort(NamedTuple):
     """A declared port of a container; `name` is empty if it has none."""
 
     name: str
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(NamedTuple):
     """A container of `spec.containers`, or an init container that is a sidecar; other init containers end before the pod does.
 
     Attributes:
@@ -38,8 +35,7 @@ class Container:
     ports: tuple[ContainerPort, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Pod:
+class Pod(NamedTuple):
     """A pod.
 
     Attributes:
@@ -92,35 +88,40 @@ def parse(document: Any) -> Pod:
     pod = _mapping(document, "the pod")
     metadata = _mapping(pod.get("metadata"), "metadata")
     spec = _mapping(pod.get("spec"), "spec")
-    containers = tuple(_container(entry, path) for entry, path in _entries(spec.get("containers"), "spec.containers"))
-    if not containers:
+    entries = _mappings(spec.get("containers"), "spec.containers")
+    if not entries:
         raise Misconfigured("spec.containers is empty; it should have at least one container")
-    owners = _entries(metadata.get("ownerReferences"), "metadata.ownerReferences")
-    controller = controlling(_mapping(*owner) for owner in owners)
+    containers = [_container(entry, f"spec.containers[{position}]") for position, entry in enumerate(entries)]
+    controller = controlling(_mappings(metadata.get("ownerReferences"), "metadata.ownerReferences"))
     return Pod(
         name=_text(metadata.get("name") or metadata.get("generateName") or "", "metadata.name"),
         namespace=_text(metadata.get("namespace") or "", "metadata.namespace"),
         labels=_texts(metadata.get("labels"), "metadata.labels"),
         annotations=_texts(metadata.get("annotations"), "metadata.annotations"),
-        containers=containers,
+        containers=tuple(containers),
         host_network=spec.get("hostNetwork") is True,
         owner=None if controller is None else _text(controller.get("name"), "metadata.ownerReferences.name"),
         subdomain=_text(spec.get("subdomain") or "", "spec.subdomain") or None,
         windows=_is_windows(spec),
-        sidecars=tuple(_sidecars(spec.get("initContainers"))),
+        sidecars=tuple(_sidecars(_mappings(spec.get("initContainers"), "spec.initContainers"))),
         priority_class=_text(spec.get("priorityClassName") or "", "spec.priorityClassName") or None,
         dns_policy=_text(spec.get("dnsPolicy") or "", "spec.dnsPolicy"),
         owner_kind=_text((controller or {}).get("kind") or "", "metadata.ownerReferences.kind"),
         scheduler=_text(spec.get("schedulerName") or "", "spec.schedulerName"),
-        gates=tuple(_gates(spec.get("schedulingGates"))),
+        gates=tuple(_gates(_mappings(spec.get("schedulingGates"), "spec.schedulingGates"))),
         node=_text(spec.get("nodeName") or "", "spec.nodeName"),
     )
 
 
-def _sidecars(init: Any) -> Iterator[Container]:
-    for entry, path in _entries(init, "spec.initContainers"):
-        if _mapping(entry, path).get("restartPolicy") == "Always":
-            yield _container(entry, path)
+def _sidecars(init: list[dict[str, Any]]) -> Iterator[Container]:
+    for position, container in enumerate(init):
+        if container.get("restartPolicy") == "Always":
+            yield _container(container, f"spec.initContainers[{position}]")
+
+
+def _gates(gates: list[dict[str, Any]]) -> Iterator[str]:
+    for position, gate in enumerate(gates):
+        yield _text(gate.get("name"), f"spec.schedulingGates[{position}].name")
 
 
 def _is_windows(spec: dict[str, Any]) -> bool:
@@ -131,61 +132,73 @@ def _is_windows(spec: dict[str, Any]) -> bool:
     return "windows" in systems
 
 
-def _container(entry: Any, path: str) -> Container:
-    container = _mapping(entry, path)
-    resources = _mapping(container.get("resources"), f"{path}.resources")
+def _container(container: dict[str, Any], path: str) -> Container:
+    resources = _mapping(container.get("resources"), path, ".resources")
     quantities = {
-        **_mapping(resources.get("requests"), f"{path}.resources.requests"),
-        **_mapping(resources.get("limits"), f"{path}.resources.limits"),
+        **_mapping(resources.get("requests"), path, ".resources.requests"),
+        **_mapping(resources.get("limits"), path, ".resources.limits"),
     }
-    variables = [_mapping(*variable) for variable in _entries(container.get("env"), f"{path}.env")]
     return Container(
-        name=_text(container.get("name"), f"{path}.name"),
-        env={_text(variable.get("name"), f"{path}.env"): _value(variable, path) for variable in variables},
+        name=_text(container.get("name"), path, ".name"),
+        env=_env(_mappings(container.get("env"), path, ".env"), path),
         env_from=bool(container.get("envFrom")),
         resources={str(resource): str(quantity) for resource, quantity in quantities.items()},
-        ports=tuple(_port(*port) for port in _entries(container.get("ports"), f"{path}.ports")),
+        ports=tuple(_ports(_mappings(container.get("ports"), path, ".ports"), path)),
     )
 
 
-def _port(entry: Any, path: str) -> ContainerPort:
-    port = _mapping(entry, path)
-    number = port.get("containerPort")
-    if not isinstance(number, int):
-        raise Misconfigured(f"{path}.containerPort is {number!r:.60}; it should be a number")
-    return ContainerPort(_text(port.get("name") or "", f"{path}.name"), number)
+def _env(variables: list[dict[str, Any]], path: str) -> dict[str, str | None]:
+    env: dict[str, str | None] = {}
+    for variable in variables:
+        name, value = variable.get("name"), variable.get("value") or ""
+        if variable.get("valueFrom") is not None:
+            value = None
+        elif type(value) is not str:
+            value = _text(value, path, ".env")
+        env[name if type(name) is str else _text(name, path, ".env")] = value
+    return env
 
 
-def _value(variable: dict[str, Any], path: str) -> str | None:
-    if variable.get("valueFrom") is not None:
-        return None
-    return _text(variable.get("value") or "", f"{path}.env")
+def _ports(ports: list[dict[str, Any]], path: str) -> Iterator[ContainerPort]:
+    for position, port in enumerate(ports):
+        number = port.get("containerPort")
+        if not isinstance(number, int):
+            raise Misconfigured(f"{path}.ports[{position}].containerPort is {number!r:.60}; it should be a number")
+        yield ContainerPort(_text(port.get("name") or "", f"{path}.ports[{position}].name"), number)
 
 
-def _gates(gates: Any) -> Iterator[str]:
-    for entry, path in _entries(gates, "spec.schedulingGates"):
-        yield _text(_mapping(entry, path).get("name"), f"{path}.name")
+# A pod has a hundred fields, and nearly each is as it should be. So the checks below compare the type first, and name a field late.
 
 
-def _entries(value: Any, path: str) -> Iterator[tuple[Any, str]]:
-    """Yield a list's entries, each with its path; null counts as an empty list, as in the API server."""
-    if not isinstance(value, list | None):
-        raise Misconfigured(f"{path} is {value!r:.60}; it should be a list")
-    for position, entry in enumerate(value or ()):
-        yield entry, f"{path}[{position}]"
+def _mappings(value: Any, path: str, key: str = "") -> list[dict[str, Any]]:
+    """Return the entries of a list; null counts as an empty list or mapping, as in the API server."""
+    if not isinstance(value, list):
+        if value is None:
+            return []
+        raise Misconfigured(f"{path}{key} is {value!r:.60}; it should be a list")
+    for entry in value:
+        if type(entry) is not dict:
+            return [_mapping(any_entry, f"{path}{key}[{position}]") for position, any_entry in enumerate(value)]
+    return value
 
 
-def _mapping(value: Any, path: str) -> dict[str, Any]:
-    if not isinstance(value, dict | None):
-        raise Misconfigured(f"{path} is {value!r:.60}; it should be a mapping")
-    return value or {}
+def _mapping(value: Any, path: str, key: str = "") -> dict[str, Any]:
+    if isinstance(value, dict):
+        return value
+    if value is None:
+        return {}
+    raise Misconfigured(f"{path}{key} is {value!r:.60}; it should be a mapping")
 
 
 def _texts(value: Any, path: str) -> dict[str, str]:
-    return {str(key): _text(entry, f"{path}.{key}") for key, entry in _mapping(value, path).items()}
+    texts = _mapping(value, path)
+    for key, text in texts.items():
+        if type(text) is not str or type(key) is not str:
+            return {str(any_key): _text(any_text, f"{path}.{any_key}") for any_key, any_text in texts.items()}
+    return dict(texts)
 
 
-def _text(value: Any, path: str) -> str:
-    if not isinstance(value, str):
-        raise Misconfigured(f"{path} is {value!r:.60}; it should be a string: put it into quotes")
-    return value
+def _text(value: Any, path: str, key: str = "") -> str:
+    if isinstance(value, str):
+        return value
+    raise Misconfigured(f"{path}{key} is {value!r:.60}; it should be a string: put it into quotes")

@@ -1,7 +1,6 @@
 """Reads what a pod of a run says of itself: its rails, or what it waits for. Pure."""
 
 from collections.abc import Iterable, Iterator
-from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
 
 from railnet.apiserver.request import JsonObject
@@ -79,12 +78,12 @@ def _of_events(pod: JsonObject, events: Iterable[JsonObject]) -> Iterator[str]:
 
 def _rail(published: PublishedRail) -> PodRail:
     rail = int(published.interface.removeprefix(_NETDEV)) - 1 if published.rail is None else published.rail
-    addresses = sorted(published.addresses, key=_version)  # the order of one version stays
-    return PodRail(rail, published.interface, str(addresses[0]) if addresses else "", published.mtu)
+    addresses = sorted(published.addresses, key=_is_ipv6)  # the order of one version stays
+    return PodRail(rail, published.interface, addresses[0] if addresses else "", published.mtu)
 
 
-def _version(address: IPv4Address | IPv6Address) -> int:
-    return address.version
+def _is_ipv6(address: str) -> bool:
+    return ":" in address
 
 
 def _status(pod: JsonObject) -> JsonObject:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from ipaddress import ip_address
 
 from railnet.apiserver import client, node_labels, node_status
 from railnet.apiserver.client import Answer, RequestFailed, Stream, StreamingApiServer
@@ -105,8 +106,10 @@ def listing(data: bytes) -> None:
 def rail_addresses(data: bytes) -> None:
     """Judge network-status: each address is in the form in which an EndpointSlice has it."""
     for rail in network_status.rails(data.decode(errors="replace")):
-        for found in rail.addresses:
-            assert "%" not in str(found)
+        for text in rail.addresses:
+            found = ip_address(text)
+            assert str(found) == text
+            assert "%" not in text
             assert not (found.is_loopback or found.is_link_local or found.is_unspecified or found.is_multicast)
 
 
@@ -149,7 +152,7 @@ PARSERS = (
         "rail-addresses",
         rail_addresses,
         (),
-        {"railnet.objects.network_status": ("rails", "_rails", "_rail", "_field", "usable_address")},
+        {"railnet.objects.network_status": ("rails", "_rail", "_field", "usable_address")},
     ),
     Parser("placement", placement, (), {"railnet.gangs.placement_annotation": ("parse", "_domain")}),
 )

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable
 from contextlib import suppress
 from http import HTTPStatus
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, ip_address
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -251,7 +251,7 @@ def published_rails(data: bytes) -> None:
         assert rail.network.startswith("railnet/")
         assert rail.interface.startswith("net")
         assert cluster_checks._port(rail.mac).isprintable()
-        assert not any(ip.is_loopback or ip.is_link_local or ip.is_multicast for ip in rail.addresses)
+        assert not any(ip.is_loopback or ip.is_link_local or ip.is_multicast for ip in map(ip_address, rail.addresses))
 
 
 class _Connection(http.client.HTTPConnection):
@@ -437,7 +437,7 @@ PARSERS = (
         published_rails,
         (),
         {
-            "railnet.objects.network_status": ("rails", "_rails", "_rail", "_field"),
+            "railnet.objects.network_status": ("rails", "_rail", "_field"),
             "railnet.doctor.cluster_checks": ("_port",),
         },
     ),

@@ -204,5 +204,5 @@ def _annotated(annotation: str) -> Iterator[str]:
         address = usable_address(annotation.partition(",")[0].partition("/")[0].strip())
     except ValueError:
         return
-    if address is not None:
-        yield str(address)
+    if address:
+        yield address

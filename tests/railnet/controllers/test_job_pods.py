@@ -1,7 +1,5 @@
 """The pods of each job."""
 
-from dataclasses import replace
-
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.training_pod import Job, TrainingPod, training_pod
 from railnet.jobs.reported_pod import ReportedPod
@@ -32,7 +30,7 @@ def test_pods_are_found_by_job_and_sorted_by_name() -> None:
 def test_pod_is_replaced_and_removed_and_its_job_goes_with_the_last() -> None:
     pods = JobPods()
     first, second = a_pod("a-0"), a_pod("a-1")
-    running = replace(first, phase="Running")
+    running = first._replace(phase="Running")
     pods.change(None, first)
     pods.change(None, second)
     pods.change(first, running)

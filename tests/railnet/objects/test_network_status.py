@@ -1,10 +1,12 @@
 """The annotation network-status, as the daemon or anyone else has written it."""
 
 import json
-from ipaddress import ip_address
+from ipaddress import IPv4Address
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from railnet.objects.network_status import ANNOTATION, PublishedRail, rails, rails_of_pod, usable_address
 
@@ -30,10 +32,8 @@ def read(*elements: object) -> tuple[PublishedRail, ...]:
 
 
 def test_rail_is_read_with_all_that_the_daemon_writes() -> None:
-    addresses = (ip_address("10.56.1.129"), ip_address("fd00::1"))
-
     assert read(PRIMARY, WHOLE) == (
-        PublishedRail("railnet/default", "net1", addresses, "00:00:20:30", 4092, 3, "0000:03:00.1"),
+        PublishedRail("railnet/default", "net1", ("10.56.1.129", "fd00::1"), "00:00:20:30", 4092, 3, "0000:03:00.1"),
     )
 
 
@@ -129,8 +129,25 @@ def test_pod_without_the_annotation_tells_no_rails(pod: dict[str, Any]) -> None:
     "text", ["::", "127.0.0.1", "::1", "169.254.1.1", "fe80::1", "224.0.0.1", "ff02::1", "::ffff:10.0.0.1", "fd00::1%a"]
 )
 def test_address_that_names_no_interface_of_the_network_is_left_out(text: str) -> None:
-    assert usable_address(text) is None
-    assert read(rail(ips=[text, "10.0.0.1"]))[0].addresses == (ip_address("10.0.0.1"),)
+    assert usable_address(text) == ""
+    assert read(rail(ips=[text, "10.0.0.1"]))[0].addresses == ("10.0.0.1",)
+
+
+@given(st.ip_addresses(v=4) | st.integers(0, 255).map(lambda byte: IPv4Address((byte << 24) + 1)))
+def test_ipv4_address_is_usable_unless_it_is_special(ip: IPv4Address) -> None:
+    special = ip.is_unspecified or ip.is_loopback or ip.is_link_local or ip.is_multicast
+
+    assert usable_address(str(ip)) == ("" if special else str(ip))
+
+
+@pytest.mark.parametrize("text", ["", "10.0.0", "10.0.0.256", "10.0.0.01", "10.0.0.1 ", "10.0.0.1/8", "\u0661.0.0.1"])
+def test_text_that_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="does not appear to be"):
+        usable_address(text)
+
+
+def test_ipv6_address_is_in_its_usual_form() -> None:
+    assert usable_address("FD00::0:1") == "fd00::1"
 
 
 def test_number_is_no_address() -> None:
