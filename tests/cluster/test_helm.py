@@ -25,7 +25,7 @@ from tests.cluster.helm import Helm
 from tests.cluster.manifests import LABEL, NAMESPACE, ROOT, on_simulated_cards
 from tests.cluster.node import PFS, VFS, ClusterNode
 from tests.cluster.pods import RESOURCE, pod
-from tests.cluster.process import until_found, wait_until
+from tests.cluster.process import wait_until
 from tests.cluster.railnet_on_node import BUNDLES, CONFLIST, DAEMON_SET, EXECUTABLE, STATE, why_not_ready
 from tests.cluster.runtime import SOCKET
 from tests.cluster.worker import SYSFS
@@ -132,6 +132,7 @@ def cluster(shared_node: ClusterNode) -> Iterator[ClusterNode]:
     yield shared_node
     with contextlib.suppress(subprocess.CalledProcessError):  # there is a release if a test failed
         Helm(ADMIN).uninstall("--no-hooks")
+    kubectl.run("delete", "job/railnet-uninstall", f"--namespace={NAMESPACE}", "--ignore-not-found")
     kubectl.run("delete", f"--namespace={NAMESPACE}", *sorted(OWN), "--ignore-not-found")
     kubectl.run("delete", "namespace", TEAM)
     kubectl.delete(*kinds)
@@ -173,6 +174,16 @@ def of_pool(name: str, namespace: str, resource: str) -> dict[str, Any]:
     return described
 
 
+def cards(cluster: ClusterNode, name: str) -> list[str]:
+    """Return the card of each VF that a pod has: its address without the device's function."""
+    (record,) = cluster.records(name)
+    return [card(one["vf"]) for one in record["attachments"]]
+
+
+def card(address: object) -> str:
+    return str(address).rpartition(":")[0]
+
+
 def kept(cluster: ClusterNode, name: str) -> tuple[Any, ...]:
     """Return what must stay of a pod while Railnet is changed: addresses, sandbox, and what Railnet has written down of it."""
     return cluster.addresses(name), cluster.containerd.sandbox(name), cluster.records(name)
@@ -198,6 +209,10 @@ def template(cluster: ClusterNode) -> dict[str, Any]:
     return found
 
 
+def waits_for_pods() -> bool:
+    return "still need it" in (why_not_ready() or "")
+
+
 def timed(measured: Callable[[str], None], what: str, act: Callable[[], object]) -> None:
     began = time.monotonic()
     act()
@@ -218,10 +233,12 @@ def test_helm_takes_over_from_kubectl_and_a_running_pod_keeps_its_rail(
     left = names(cluster) - rendered(CARDS, RUNTIME)
     cluster.kubectl.run("delete", f"--namespace={NAMESPACE}", *left)
     run(cluster, NEXT)
+    addresses, after = cluster.addresses(NEXT), kept(cluster, TRAIN)
+    cluster.kubectl.run("delete", "pod", NEXT)
 
     assert "net1" in before[0]
-    assert kept(cluster, TRAIN) == before
-    assert "net1" in cluster.addresses(NEXT)
+    assert after == before
+    assert "net1" in addresses
     # kubectl's, whose name ends with a hash.
     assert [name.rpartition("-")[0] for name in left] == ["configmap/railnet-node"]
 
@@ -245,14 +262,17 @@ def test_pod_of_the_team_has_a_rail_of_the_second_pool_and_another_namespace_has
     cluster.create(of_pool("reserved", TEAM, RESERVED), of_pool("other", "default", RESERVED))
     cluster.kubectl.run("wait", "--for=condition=Ready", "pod/reserved", where, f"--timeout={_SECONDS:g}s")
     shown = cluster.kubectl.run("exec", "reserved", where, "--", "ip", "-o", "link")
-    (record,) = cluster.records("reserved")
-    refusal = cluster.wait_for_event("other", RESERVED)
+    reserved, running = cards(cluster, "reserved"), cards(cluster, TRAIN)
+    refusal = cluster.wait_for_event("other", "may not have")
     cluster.delete("other")
     cluster.kubectl.run("delete", "pod/reserved", where)
 
     assert "net1" in shown
-    assert [one["vf"].rpartition(":")[0] for one in record["attachments"]] == [str(PFS[1].address).rpartition(":")[0]]
-    assert "namespace default" in refusal
+    assert reserved == [card(PFS[1].address)]
+    assert running == [
+        card(PFS[0].address)
+    ]  # kubelet would give a VF that a pod has, and that is in another pool now, to a second pod
+    assert f"pods of namespace 'default' may not have {RESERVED}" in refusal
 
 
 def test_release_goes_back_by_one_command(cluster: ClusterNode, helm: Helm) -> None:
@@ -274,9 +294,9 @@ def test_uninstall_waits_for_pods_with_rails_and_gives_the_runtime_back(
         uninstalled = threads.submit(helm.uninstall, "--timeout=10m")
         wait_until(lambda: not CONFLIST.exists() or uninstalled.done(), _SECONDS, "flannel's file to be the runtime's")
         plain = cluster.run("plain")
-        until_found(lambda: "still need it" in (why_not_ready() or ""), _SECONDS, "the daemon to say what it waits for")
-        waits, addresses = not uninstalled.done(), cluster.addresses(TRAIN)
-        cluster.delete(TRAIN, NEXT, BACK)
+        wait_until(lambda: waits_for_pods() or uninstalled.done(), _SECONDS, "the daemon to say what it waits for")
+        waits, addresses = waits_for_pods() and not uninstalled.done(), cluster.addresses(TRAIN)
+        cluster.delete(TRAIN, BACK)
         timed(measured, "the last pods with a rail deleted, then until Helm had uninstalled", uninstalled.result)
 
     assert waits
