@@ -280,13 +280,18 @@ def _uninstall(arguments: argparse.Namespace) -> ExitStatus:
 
 def _uninstall_cluster(arguments: argparse.Namespace) -> ExitStatus:
     from railnet.cluster_uninstall import program  # noqa: PLC0415 - see _RUN
+    from railnet.cluster_uninstall.failure import NotUninstalled  # noqa: PLC0415 - see _RUN
     from railnet.train.interruption import ended_by_sigterm  # noqa: PLC0415 - see _RUN
 
     with ended_by_sigterm():  # the first process of a container does not end by it otherwise
         options = program.UninstallOptions(
             arguments.service_account, arguments.timeout, webhook=arguments.webhook, gangs=arguments.gangs
         )
-        print(program.run(options))
+        try:
+            print(program.run(options))
+        except NotUninstalled as error:
+            say(error)
+            return ExitStatus.FAILED
     return ExitStatus.OK
 
 

@@ -1,7 +1,5 @@
-"""The error that ends the command."""
-
-from railnet.vf.errors import RailnetError
+"""The failure that ends the command. It is no error of the node, which has a code of CNI."""
 
 
-class NotUninstalled(RailnetError):
+class NotUninstalled(Exception):
     """Railnet is not away yet. The message says what is left, and what to do."""
