@@ -36,3 +36,9 @@ def test_reviews_of_gangs_follow_those_of_services() -> None:
 
     names = [one["name"] for one in of_kind(documents, "MutatingWebhookConfiguration", NAME)["webhooks"]]
     assert names[-2:] == ["label.services.railnet.io", "gangs.railnet.io"]
+
+
+def test_webhook_with_certificates_of_cert_manager_gets_no_token_for_gangs() -> None:
+    documents = rendered(**{**features.GANGS, **features.CERT_MANAGER})
+
+    assert of_kind(documents, "ServiceAccount", NAME)["automountServiceAccountToken"] is False
