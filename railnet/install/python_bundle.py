@@ -98,7 +98,9 @@ def _modules(python: Path) -> dict[str, bytes]:
     program = _IMPORT_AND_TELL.format(
         root=root, wanted=", ".join([*ours, "railnet.kubelet.checkpoint", *STANDARD_MODULES])
     )
-    done = subprocess.run([python, FLAGS, "-c", program], capture_output=True, text=True, check=True)
+    # With this interpreter's own bytecode: the image has only that without docstrings, and FLAGS leave PYTHONOPTIMIZE out.
+    optimize = ["-OO"] if sys.flags.optimize > 1 else []
+    done = subprocess.run([python, *optimize, FLAGS, "-c", program], capture_output=True, text=True, check=True)
     landmark = PathFinder.find_spec("os")
     origins = [line.split("\t") for line in done.stdout.splitlines()] + [["os", str(landmark and landmark.origin)]]
     return {_place(name, Path(origin)): Path(origin).read_bytes() for name, origin in origins}

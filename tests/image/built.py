@@ -84,7 +84,7 @@ class Image:
             (self.rootfs / name).mkdir(exist_ok=True)
         enter = (
             'mount --rbind /dev "$0/dev" && mount --rbind /proc "$0/proc" && '
-            f'exec env --ignore-environment PATH=/opt/railnet/bin:/usr/bin "$(command -v chroot)" --userspec={user}:{user} "$0" "$@"'
+            f'exec env --ignore-environment {" ".join(self.config["Env"])} "$(command -v chroot)" --userspec={user}:{user} "$0" "$@"'
         )
         return subprocess.run(
             ["unshare", "--mount", "--propagation=private", "sh", "-c", enter, self.rootfs, *command],

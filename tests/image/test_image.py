@@ -50,7 +50,7 @@ def test_build_leaves_nothing_in_the_machines_folder_of_cni_configurations(image
 def test_container_runs_its_program_by_default(node: Image, admission: Image) -> None:
     assert node.config["Entrypoint"] + node.config["Cmd"] == ["railnet", "node"]
     assert admission.config["Entrypoint"] + admission.config["Cmd"] == ["railnet", "admission"]
-    assert node.config["Env"] == admission.config["Env"] == ["PATH=/opt/railnet/bin:/usr/bin"]
+    assert node.config["Env"] == admission.config["Env"] == ["PATH=/opt/railnet/bin:/usr/bin", "PYTHONOPTIMIZE=2"]
 
 
 def test_node_runs_as_root_and_admission_as_an_unprivileged_user(node: Image, admission: Image) -> None:
