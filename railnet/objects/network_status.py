@@ -19,6 +19,7 @@ OF_RAILNET = "railnet/"  # begins the names of Railnet's networks
 
 _MOST_RAILS = 64  # of one pod; a hostile annotation has room for thousands
 _NETWORK = re.compile(r"railnet/[a-z0-9][-.a-z0-9]{0,62}")
+_LONGEST_NETWORK = len(OF_RAILNET) + 63
 _INTERFACES = frozenset(f"net{number}" for number in range(1, 1000))
 _BYTE = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 # IPv4 addresses of whose first byte none is special: they are usable, and need no closer look.
@@ -91,7 +92,7 @@ def usable_address(text: Any) -> str:
 
 def _rail(element: Mapping[str, Any]) -> PublishedRail:
     network, interface = element["name"], element["interface"]
-    if interface not in _INTERFACES or not _is_network(network):
+    if interface not in _INTERFACES or len(network) > _LONGEST_NETWORK or not _is_network(network):
         raise ValueError("no network or no interface of Railnet")
     device_info = _field(element.get("device-info"), dict)
     pci = device_info and _field(device_info.get("pci"), dict)
@@ -124,6 +125,6 @@ def _field(value: Any, kind: type[_T]) -> _T | None:
     raise TypeError("a field is of another type")
 
 
-@lru_cache(maxsize=256)  # a cluster has few networks
+@lru_cache(maxsize=256)  # a cluster has few networks; a longer name is refused before, so that none fills the memory
 def _is_network(name: str) -> bool:
     return _NETWORK.fullmatch(name) is not None
