@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from pyroute2 import IPRoute, IPRSocket
 
-from railnet.kernel.netlink import pf_link_state
+from railnet.kernel.netlink import pf_link_reading
 from railnet.kernel.netlink.rtnetlink import links
 
 ROUNDS = 300
@@ -51,7 +51,7 @@ def requests(rounds: int) -> dict[str, tuple[float, str]]:
         f"open and close: {SOCKET}": socket_opened,
         f"open and close: {ROUTE}": route_opened,
         f"open, read one link: {OURS}": own_read,
-        f"open, read one link: {OURS} and {MESSAGES}": lambda: pf_link_state.read([_LO]),
+        f"open, read one link: {OURS} and {MESSAGES}": lambda: pf_link_reading.read([_LO]),
         f"open, read one link: {ROUTE}": route_read,
         f"open, list links: {OURS}": own_listed,
         f"open, list links: {ROUTE}": route_listed,

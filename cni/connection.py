@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from cni.cancellation_shield import to_the_end
 from cni.delegate_slots import GOING_ON, NEW, UNDO, DelegateSlots
-from cni.flannel_delegates import FlannelDelegates, FlannelRun
+from cni.flannel_shortcut import FlannelDelegates, FlannelRun
 from cni.host import chain, frames
 from cni.host.environment import DEL
 from cni.host.errors import DELEGATE_BROKE, TRY_AGAIN, CniError

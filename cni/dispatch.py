@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from cni.connection import ExecutableConnection, ExecutableGone
-from cni.error_codes import as_cni_error
+from cni.error_translation import as_cni_error
 from cni.events import AddRefused, Observer, RailsAttached
 from cni.host.environment import ADD, CHECK, DEL, GC
 from cni.host.errors import ENVIRONMENT, CniError, DelegateError

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from railnet.kernel.files import below
-from railnet.kubelet.allocate_responses import ContainerAllocation
+from railnet.kubelet.checkpointed_responses import ContainerAllocation
 from railnet.vf.errors import Unusable
 from railnet.vf.inventory import DeviceNode
 from railnet.vf.record import Attachment

@@ -15,7 +15,7 @@ from pathlib import Path
 from cni.connection import ExecutableConnection, ExecutableGone
 from cni.delegate_slots import DelegateSlots
 from cni.dispatch import Dispatcher
-from cni.flannel_delegates import FlannelDelegates
+from cni.flannel_shortcut import FlannelDelegates
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.frames import FrameError
 from cni.request_interruption import TimeLimits

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from deviceplugin.devices import OfferedVf
-from deviceplugin.pools import Pool
+from deviceplugin.pool_selection import Pool
 from railnet.vf.errors import NotOurs, NotReady, Unusable
 from railnet.vf.inventory import RdmaDevice
 from railnet.vf.pci_address import PciAddress

@@ -11,7 +11,7 @@ from itertools import chain, zip_longest
 from typing import Literal, NamedTuple
 
 from deviceplugin import health
-from deviceplugin.pools import Pool, first_match
+from deviceplugin.pool_selection import Pool, first_match
 from railnet.vf.inventory import PhysicalFunction, Rail, VirtualFunction
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.table import VfTable

@@ -17,7 +17,7 @@ from grpc.aio import ServicerContext
 
 from deviceplugin.allocation import Allocation, allocate
 from deviceplugin.devices import OfferedVf, Offers, differing
-from deviceplugin.pools import Pool
+from deviceplugin.pool_selection import Pool
 from deviceplugin.preference import prefer
 from deviceplugin.prestart_check import (
     NOT_ASKED,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from cni.host.chain import OURSELVES
-from deviceplugin.pools import DEFAULT, LinkType, Pool, Selector, link_layers
+from deviceplugin.pool_selection import DEFAULT, LinkType, Pool, Selector, link_layers
 from railnet import strict_yaml
 from railnet.value_readers import (
     ABSOLUTE_PATH,

@@ -25,7 +25,7 @@ from cni.host_delegates import HostDelegates
 from cni.primary_gc import state_files
 from cni.primary_gc.liveness import DeadContainer, LivenessFacts, dead_containers
 from cni.primary_gc.state_files import StateFile
-from railnet.kernel import host_state_files
+from railnet.kernel import foreign_state_files
 from railnet.kernel.boot import boot_time
 from railnet.kernel.files import open_below
 from railnet.kernel.namespaces import netns_search
@@ -111,7 +111,7 @@ class PrimaryGc:
             return [
                 file
                 for folder in state_files.state_folders(primary)
-                for entry in host_state_files.entries(self._root, folder.path)
+                for entry in foreign_state_files.entries(self._root, folder.path)
                 if (file := state_files.parse(folder, entry, primary.name)) is not None
             ]
         except OSError as error:
@@ -243,7 +243,7 @@ class PrimaryGc:
         for name, address in file.cached.host_links if file.cached else ():
             veth_deletion.delete(name, address)
         owners_lock = _LOCK if file.folder.kind == "host-local" else None
-        host_state_files.remove(self._root, file.folder.path, file.entry, owners_lock)
+        foreign_state_files.remove(self._root, file.folder.path, file.entry, owners_lock)
 
 
 class _Attachment(NamedTuple):

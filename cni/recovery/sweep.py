@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from math import inf
 
 from cni.attachment.attachments import Attachments
-from cni.attachment.ipam_release import IpamRelease
+from cni.attachment.ipam_late_release import IpamRelease
 from cni.attachment.journal import Journal
 from cni.events import TookBack, count_nothing
 from cni.host.errors import CniError

@@ -19,7 +19,7 @@ async def add(request: CniRequest, connection: ExecutableConnection, parts: Part
     """Return the primary's result, byte for byte. An ADD that fails undoes all that it did.
 
     Raises:
-        CniError, RailnetError, OSError: as `cni.error_codes` translates them. HandedBack: nothing was done.
+        CniError, RailnetError, OSError: as `cni.error_translation` translates them. HandedBack: nothing was done.
     """
     attachments, pod = parts.attachments, request.pod
     with handing_back():

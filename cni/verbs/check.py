@@ -13,7 +13,7 @@ async def check(request: CniRequest, connection: ExecutableConnection, parts: Pa
     """Find out whether a sandbox still has what ADD attached; change nothing.
 
     Raises:
-        Differs: it has not. CniError, RailnetError, OSError: as `cni.error_codes` translates them.
+        Differs: it has not. CniError, RailnetError, OSError: as `cni.error_translation` translates them.
     """
     conf = request.conf
     record = parts.attachments.record(request.environment.key)

@@ -23,7 +23,7 @@ async def delete(request: CniRequest, connection: ExecutableConnection, parts: P
     If the sandbox's own record was lost, there may be one under another key that was rebuilt from its namespace.
 
     Raises:
-        CniError, RailnetError, OSError: as `cni.error_codes` translates them; the runtime calls again.
+        CniError, RailnetError, OSError: as `cni.error_translation` translates them; the runtime calls again.
     """
     attachments = parts.attachments
     record = attachments.record(request.environment.key)

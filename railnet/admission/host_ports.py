@@ -8,8 +8,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 
-from railnet.admission.seen_pod import Identity, SeenPod
-from railnet.jobs.host_ports import PortRange, PortShare, choose, parse
+from railnet.admission.host_port_pod import Identity, SeenPod
+from railnet.jobs.host_port_choice import PortRange, PortShare, choose, parse
 from railnet.objects.pod import Pod
 from railnet.vf.errors import NotReady
 

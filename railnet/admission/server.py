@@ -36,7 +36,7 @@ class NamespaceLabels(NamedTuple):
     sticky: bool
 
 
-# The labels of the pod's namespace, by path: the webhook configuration has an entry for each value (`railnet.admission.webhook_configuration`).
+# The labels of the pod's namespace, by path: the webhook configuration has an entry for each value (`railnet.admission.webhook_scope`).
 PATHS: Mapping[str, NamespaceLabels] = {
     "/pods": NamespaceLabels(None, sticky=False),
     "/pods/net1": NamespaceLabels(True, sticky=False),

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeGuard
 
 from railnet.admission.host_network import HOST
+from railnet.admission.host_port_pod import Identity, SeenPod, identity
 from railnet.admission.patch import Operation
 from railnet.admission.review import Reviewed, denied, namespace_of, patched, read, reviewed
-from railnet.admission.seen_pod import Identity, SeenPod, identity
 from railnet.jobs.railnet_labels import NETWORK_MODE
 from railnet.vf.errors import Misconfigured, NotReady
 

@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 from railnet.apiserver.client import Absent, ApiServer, RequestFailed
 from railnet.apiserver.request import ApiObject, JsonObject, get
-from railnet.objects.metadata import created_text, is_deleted
+from railnet.objects.metadata_times import created_text, is_deleted
 from railnet.objects.owner_reference import OwnerReference, controller
 
 _log = logging.getLogger(__name__)

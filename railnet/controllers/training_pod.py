@@ -11,7 +11,7 @@ from railnet.jobs.reported_pod import ReportedPod
 from railnet.objects import network_status
 from railnet.objects.conditions import is_ready
 from railnet.objects.involved_object import InvolvedObject
-from railnet.objects.metadata import created_text, is_deleted
+from railnet.objects.metadata_times import created_text, is_deleted
 from railnet.objects.owner_reference import OwnerReference, controller
 from railnet.objects.pod import Pod
 from railnet.objects.pod_phase import ENDED, phase

@@ -20,7 +20,7 @@ from railnet.apiserver.client import StreamingApiServer
 from railnet.apiserver.kubernetes_transport import KubernetesTransport
 from railnet.apiserver.service_account import NotInCluster
 from railnet.configuration import Configuration
-from railnet.controllers_process.leader import Leader
+from railnet.controllers_process.leader_composition import Leader
 from railnet.controllers_process.metrics import ControllersMetrics, CountingApiServer
 from railnet.health import Health, Pages
 from railnet.vf.errors import Misconfigured

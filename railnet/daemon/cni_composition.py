@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cni.attachment.attachments import Attachments
 from cni.attachment.claims import Claims
-from cni.attachment.ipam_release import IpamRelease
+from cni.attachment.ipam_late_release import IpamRelease
 from cni.attachment.journal import Journal
 from cni.attachment.local_ipam import LocalIpam
 from cni.attachment.netdev_lookup import NetdevLookup
@@ -26,8 +26,8 @@ from cni.recovery.sweep import Recovery
 from cni.sandbox_locks import PerKey
 from railnet.configuration import Configuration
 from railnet.daemon import allocated_vfs
-from railnet.daemon.rail_keeper import RailKeeper
-from railnet.install.executable import EXECUTABLE
+from railnet.daemon.rail_memory_file import RailKeeper
+from railnet.install.executable_location import EXECUTABLE
 from railnet.kernel.boot import boot_id
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.table import VfTable

@@ -18,14 +18,14 @@ from cni.attachment.local_ipam import LocalIpam
 from cni.delegate_slots import DelegateSlots
 from cni.dispatch import Dispatcher
 from cni.events import Observer
-from cni.flannel_delegates import FlannelDelegates
+from cni.flannel_shortcut import FlannelDelegates
 from cni.host.daemon import SOCKET
 from cni.pod_devices import PodDevices
 from cni.request_interruption import TimeLimits
 from cni.server import Server
 from cni.verbs.parts import Parts
 from deviceplugin.devices import OfferedVf
-from deviceplugin.pools import Pool, assign
+from deviceplugin.pool_selection import Pool, assign
 from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
 from railnet.configuration import Configuration
@@ -34,13 +34,13 @@ from railnet.daemon.apiserver_messages import publishing
 from railnet.daemon.background_tasks import BackgroundTasks
 from railnet.daemon.cni_composition import NodeParts
 from railnet.daemon.conflist_keeper import ConflistKeeper
+from railnet.daemon.host_network_pods import pods_on_host_network
 from railnet.daemon.metrics import Gauges, Metrics
 from railnet.daemon.node_object import NodeObject
-from railnet.daemon.pod_networks import pods_on_host_network
 from railnet.daemon.port_watch import watching_ports
 from railnet.daemon.primary_gc_schedule import sweeping
 from railnet.daemon.rail_counters import RailCounters
-from railnet.daemon.rail_keeper import waking
+from railnet.daemon.rail_memory_file import waking
 from railnet.daemon.resync import releasing_ipam, resyncing
 from railnet.daemon.resync_requests import ResyncRequests
 from railnet.daemon.roce_status import RoceStatus

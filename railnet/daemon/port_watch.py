@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from railnet.daemon.resync_requests import ResyncRequests
 from railnet.kernel.inventory import reread_pfs
 from railnet.kernel.netlink import link_changes
-from railnet.kernel.netlink.pf_link import PfLink
+from railnet.kernel.netlink.pf_link_state import PfLink
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.inventory import PhysicalFunction
 from railnet.vf.table import VfTable

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from cni.events import Observer, RailChanged
 from deviceplugin.health import port_reason
-from deviceplugin.pools import assign
+from deviceplugin.pool_selection import assign
 from railnet.apiserver import node_status
 from railnet.apiserver.client import Conflict
 from railnet.apiserver.node_status import NodeState

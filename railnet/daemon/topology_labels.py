@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from deviceplugin.pools import assign
+from deviceplugin.pool_selection import assign
 from railnet.apiserver import node_labels
 from railnet.backoff import Backoff
 from railnet.configuration import Configuration

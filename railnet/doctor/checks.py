@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Iterable
 
-from railnet.doctor import card_checks, network_checks, node_checks, roce_checks
+from railnet.doctor import between_nodes_checks, card_checks, node_software_checks, roce_checks
 from railnet.doctor.facts import Facts
 from railnet.doctor.finding import SEVERITIES, Finding
 
 _CHECKS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
-    node_checks.configuration,
-    node_checks.daemon,
-    node_checks.kubelets_view,
-    node_checks.conflist,
-    node_checks.bridge,
+    node_software_checks.configuration,
+    node_software_checks.daemon,
+    node_software_checks.kubelets_view,
+    node_software_checks.conflist,
+    node_software_checks.bridge,
     card_checks.unreadable,
     card_checks.physical_functions,
     card_checks.ports,
@@ -21,16 +21,16 @@ _CHECKS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
     roce_checks.gids,
     roce_checks.mtus,
     roce_checks.flow_control,
-    network_checks.mtus,
-    network_checks.ranges,
-    network_checks.reverse_path_filter,
-    network_checks.arp_ignore,
-    node_checks.memlock,
-    node_checks.memlock_of_pods,
-    node_checks.gpudirect,
-    node_checks.iommu,
-    node_checks.acs,
-    network_checks.clock,
+    between_nodes_checks.mtus,
+    between_nodes_checks.ranges,
+    between_nodes_checks.reverse_path_filter,
+    between_nodes_checks.arp_ignore,
+    node_software_checks.memlock,
+    node_software_checks.memlock_of_pods,
+    node_software_checks.gpudirect,
+    node_software_checks.iommu,
+    node_software_checks.acs,
+    between_nodes_checks.clock,
 )
 
 

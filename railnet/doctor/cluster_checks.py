@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from ipaddress import ip_address, ip_network
 
-from railnet.apiserver.kubernetes_version import too_old
+from railnet.apiserver.oldest_kubernetes import too_old
 from railnet.doctor.cluster_facts import ClusterFacts, ClusterNode, RailnetPod
 from railnet.doctor.finding import SEVERITIES, Finding
 from railnet.fabric.rails_condition import TAINT, TYPE

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from railnet.apiserver.kubernetes_version import KubernetesVersion
+from railnet.apiserver.oldest_kubernetes import KubernetesVersion
 from railnet.doctor.facts import Unread
 from railnet.gangs.placement.node import Node
-from railnet.gangs.placement.shape import Shape
+from railnet.gangs.placement.pod_shape import Shape
 from railnet.objects.network_status import PublishedRail
 from railnet.vf.address_slice import IpNetwork
 

@@ -6,12 +6,12 @@ from functools import partial
 from http import HTTPStatus
 
 from railnet.apiserver.client import ApiServer, RequestFailed
-from railnet.apiserver.kubernetes_version import said
+from railnet.apiserver.oldest_kubernetes import said
 from railnet.apiserver.request import ApiObject, Collection, JsonObject, ServerVersion
 from railnet.doctor.asking import Asking
 from railnet.doctor.cluster_facts import ClusterFacts
-from railnet.doctor.cluster_objects import PROGRAM, cluster_node, pod_rails, railnet_pod, ranges
-from railnet.gangs.placement.shape import Shape, shape
+from railnet.doctor.cluster_parsing import PROGRAM, cluster_node, pod_rails, railnet_pod, ranges
+from railnet.gangs.placement.pod_shape import Shape, shape
 from railnet.vf.address_slice import IpNetwork
 
 _OURS = "railnet"  # the namespace of daemonset/, and the name of the DaemonSet

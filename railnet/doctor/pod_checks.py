@@ -12,12 +12,12 @@ from railnet.doctor.finding import SEVERITIES, Finding
 from railnet.doctor.pod_facts import JsonObject, PodFacts
 from railnet.fabric.rails_condition import TAINT, TYPE
 from railnet.jobs.gang_labels import GATE
-from railnet.jobs.gang_usage import gang_part, gang_wait
+from railnet.jobs.gang_overview import gang_part, gang_wait
 from railnet.jobs.pod_progress import Stage, progress
 from railnet.objects.conditions import condition, is_ready
 from railnet.objects.network_status import ANNOTATION, rails_of_pod
 from railnet.objects.pod import Pod, parse
-from railnet.objects.resources import allocatable, requested
+from railnet.objects.resource_amounts import allocatable, requested
 from railnet.objects.taints import has_taint
 from railnet.vf.errors import Misconfigured, NotPermitted
 

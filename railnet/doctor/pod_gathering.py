@@ -7,8 +7,8 @@ from railnet.apiserver.client import ApiServer
 from railnet.apiserver.request import ApiObject, Collection, get
 from railnet.doctor.asking import Asking
 from railnet.doctor.pod_facts import PodFacts
-from railnet.jobs.gang_usage import WAITING
-from railnet.objects.metadata import created_text
+from railnet.jobs.gang_overview import WAITING
+from railnet.objects.metadata_times import created_text
 
 _OURS = "railnet"  # the namespace of daemonset/, and the name of its pods' label
 _WEBHOOK = ApiObject("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", "railnet-admission")

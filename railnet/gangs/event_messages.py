@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from railnet.gangs.placement.gang import Domain, Gang, GangKey, Placement, Reason, Shortfall
+from railnet.gangs.placement.pod_shape import Shape
 from railnet.gangs.placement.preemption import Preemption
-from railnet.gangs.placement.shape import Shape
-from railnet.objects.resources import amount_text
+from railnet.objects.resource_amounts import amount_text
 
 _MOST_NAME, _MOST_RESOURCES, _MOST_GANGS, _MOST_TEXT = 63, 4, 5, 300
 _HOUSEKEEPING = ("cpu", "memory", "pods", "ephemeral-storage")  # of a shape, devices are what its author looks for

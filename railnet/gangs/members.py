@@ -7,7 +7,7 @@ from itertools import islice
 
 from railnet.gangs.decision import Root
 from railnet.gangs.placement.gang import Domain, Gang, Member
-from railnet.gangs.placement.shape import Shape, shape
+from railnet.gangs.placement.pod_shape import Shape, shape
 from railnet.gangs.placement_annotation import Placed
 from railnet.gangs.pod import GangPod
 from railnet.gangs.pod_templates import PodTemplate

@@ -25,7 +25,7 @@ from railnet.gangs.observed_state import ObservedState
 from railnet.gangs.pending_writes import PendingWrites
 from railnet.gangs.placement.gang import Gang, GangKey, Placement, Shortfall
 from railnet.gangs.placement.preemption import Preemption
-from railnet.gangs.placement.queue import Pass, Rules, schedule
+from railnet.gangs.placement.scheduling_pass import Pass, Rules, schedule
 from railnet.gangs.placement_annotation import Placed
 from railnet.gangs.planning_pass import Find, PlanningPass, about
 from railnet.gangs.pod import GangPod

@@ -9,7 +9,7 @@ from typing import TypeVar
 from railnet.apiserver.request import JsonObject
 from railnet.gangs import placement_annotation
 from railnet.gangs.gate_removal import Gated, gated
-from railnet.gangs.placement.shape import Shape, shape
+from railnet.gangs.placement.pod_shape import Shape, shape
 from railnet.gangs.placement_annotation import Placed
 from railnet.jobs.gang_labels import PLACEMENT, gang_request
 from railnet.jobs.gang_request import GangRequest
@@ -19,7 +19,7 @@ from railnet.jobs.recogniser import RecognisedPod
 from railnet.jobs.reported_pod import ReportedPod
 from railnet.objects.conditions import unscheduled
 from railnet.objects.involved_object import InvolvedObject
-from railnet.objects.metadata import created, is_deleted
+from railnet.objects.metadata_times import created, is_deleted
 from railnet.objects.owner_reference import OwnerReference, controller
 from railnet.objects.pod import Pod
 from railnet.objects.pod_name import PodName

@@ -13,7 +13,7 @@ from pathlib import Path
 from cni.host import lock
 from railnet.configuration import Configuration
 from railnet.install import python_bundle, running_plugins
-from railnet.install.executable import EXECUTABLE
+from railnet.install.executable_location import EXECUTABLE
 from railnet.kernel.files import below, sync, sync_tree, write_atomically
 from railnet.kernel.processes.host_process import Terms, execute
 from railnet.vf.errors import NotReady

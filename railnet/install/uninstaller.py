@@ -13,9 +13,9 @@ from pathlib import Path
 
 from cni.host import lock
 from railnet.daemon import conflist
-from railnet.install import installer, python_bundle, remembered_configurations, running_plugins
-from railnet.install.executable import EXECUTABLE
-from railnet.install.remembered_configurations import Remembered
+from railnet.install import installer, python_bundle, running_plugins, runtime_cached_configurations
+from railnet.install.executable_location import EXECUTABLE
+from railnet.install.runtime_cached_configurations import Remembered
 from railnet.kernel.files import below, sync
 from railnet.vf import rail_memory
 from railnet.vf.record import SandboxPod, UnreadableRecord, decode
@@ -84,7 +84,7 @@ class Leaving:
             running_plugins.await_end(self._root, _END_SECONDS)
             shutil.rmtree(below(self._root, python_bundle.FOLDER))
         # The runtime may have written down an ADD that ended after the last look. No ADD can follow it.
-        for why in _give_back(self._root, remembered_configurations.find(self._root)):
+        for why in _give_back(self._root, runtime_cached_configurations.find(self._root)):
             _log.warning(
                 "%s; CRI-O cannot take this pod down: install Railnet again, and uninstall it when the pod has ended",
                 why,
@@ -97,7 +97,7 @@ def needed_by(root: Path) -> list[str]:
     # In this order: a request that ends has left its record by then, and the runtime's own file follows.
     running = sorted(running_plugins.requests(root))
     requests = [running_plugins.describe(root, process) for process in running]
-    remembered = remembered_configurations.find(root)
+    remembered = runtime_cached_configurations.find(root)
     records = _records(root)
     with_rail = sorted(f"{name} has a rail" for name in records.values())
     return [
@@ -113,7 +113,7 @@ def _give_back(root: Path, remembered: Iterable[Remembered]) -> list[str]:
     for sandbox_file in remembered:
         name = _pod_name(sandbox_file.add.pod, sandbox_file.add.key)
         try:
-            remembered_configurations.give_back(root, sandbox_file)
+            runtime_cached_configurations.give_back(root, sandbox_file)
             _log.info("%s: its DEL is the primary network's from now on", name)
         except (OSError, ValueError) as error:
             failures.append(

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from railnet.jobs.deletion import Action, Verdict
+from railnet.jobs.clean_up_verdict import Action, Verdict
 from railnet.jobs.job_status import JobEnd, ended
 from railnet.objects.pod_phase import ENDED, SUCCEEDED, phase
 from railnet.objects.times import moment

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from railnet.jobs.job_templates import PS, WORKER
 from railnet.jobs.pod_progress import Stage, progress, said
+from railnet.jobs.train_job_objects import PS, WORKER
 from railnet.objects.conditions import conditions
-from railnet.objects.metadata import created_text, is_deleted
+from railnet.objects.metadata_times import created_text, is_deleted
 
 _ORDER = {PS: 0, WORKER: 1}
 _DONE = frozenset({Stage.RUNNING, Stage.SUCCEEDED})

@@ -11,13 +11,13 @@ from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
-from railnet.kernel.netlink import pf_link_state
-from railnet.kernel.netlink.pf_link import PfLink
+from railnet.kernel.netlink import pf_link_reading
+from railnet.kernel.netlink.pf_link_state import PfLink
 from railnet.kernel.netlink.rtnetlink import links
 from railnet.kernel.sysfs.functions import CardFunctions, CardReading, PciIds, Sysfs
 from railnet.kernel.threads.bounded_reads import DoesNotAnswer, card_by_card
 from railnet.kernel.threads.bounded_threads import BoundedThreads
-from railnet.kernel.vf_netdev import learn_kinds, unknown_pfs
+from railnet.kernel.vf_netdev_recognition import learn_kinds, unknown_pfs
 from railnet.vf.changed_functions import ChangedFunctions
 from railnet.vf.inventory import Inventory, PhysicalFunction, VirtualFunction
 from railnet.vf.pci_address import PciAddress
@@ -221,7 +221,7 @@ def _look_at_netdevs(sysfs: Sysfs, pfs: Sequence[PhysicalFunction]) -> None:
 
 async def _links_in_time(sysfs: Sysfs, ifindexes: set[int]) -> Mapping[int, PfLink | OSError]:
     await _pyroute2.run(
-        "pyroute2", pf_link_state.decoder
+        "pyroute2", pf_link_reading.decoder
     )  # its import has no time limit: a slow processor takes seconds
     try:
         return await sysfs.reads.read(_LINKS, _NO_FUNCTIONS[_LINKS], lambda: _links(ifindexes))
@@ -233,7 +233,7 @@ def _links(ifindexes: Iterable[int]) -> Mapping[int, PfLink | OSError]:
     """Read links by ifindex; a link that the kernel refuses costs no other link."""
     wanted = tuple(ifindexes)
     try:
-        return pf_link_state.read(wanted)
+        return pf_link_reading.read(wanted)
     except OSError as error:
         if len(wanted) == 1:
             return {wanted[0]: error}

@@ -12,14 +12,14 @@ from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
 
-from railnet.kernel import vf_netdev
+from railnet.kernel import vf_netdev_recognition
 from railnet.kernel.files import below
 from railnet.kernel.namespaces.netns import inside
 from railnet.kernel.netlink import link_settings, source_routing
 from railnet.kernel.netlink.link_settings import KnownLink
 from railnet.kernel.netlink.rtnetlink import Link, Links, links
 from railnet.kernel.sysfs.functions import Sysfs
-from railnet.kernel.vf_netdev import mark
+from railnet.kernel.vf_netdev_recognition import mark
 from railnet.kernel.waiting import block_until
 from railnet.vf.inventory import Netdev
 from railnet.vf.link_settings import Settings, Value, changes
@@ -338,7 +338,7 @@ def _with_uppers(sandbox: Links, vf: PciAddress) -> tuple[Link | None, frozenset
         if link.lower is not None:
             uppers.setdefault(link.lower, set()).add(link.ifindex)
 
-    link = vf_netdev.find_all(sandbox, (vf,), note).get(vf)
+    link = vf_netdev_recognition.find_all(sandbox, (vf,), note).get(vf)
     return link, frozenset() if link is None else frozenset(uppers.get(link.ifindex, ()))
 
 

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from railnet.kubelet import allocate_responses, checkpoint
-from railnet.kubelet.allocate_responses import ContainerAllocation
+from railnet.kubelet import checkpoint, checkpointed_responses
+from railnet.kubelet.checkpointed_responses import ContainerAllocation
 from railnet.vf.errors import NotReady
 
 # The kernel takes a file's time from its coarse clock, with ticks of 1 to 10 ms (CONFIG_HZ), so two writes in one tick can have the same
@@ -57,7 +57,7 @@ class CheckpointFile:
             OSError: the file cannot be read.
         """
         try:
-            return allocate_responses.of_pod(self._parsed(self.path.read_bytes()), pod_uid, resources)
+            return checkpointed_responses.of_pod(self._parsed(self.path.read_bytes()), pod_uid, resources)
         except FileNotFoundError:
             return ()
 

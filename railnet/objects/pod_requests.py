@@ -10,7 +10,7 @@ from typing import Any
 
 from railnet.objects import quantity
 
-_Sums = Mapping[str, Fraction]  # exact until all are added: `railnet.objects.resources` rounds
+_Sums = Mapping[str, Fraction]  # exact until all are added: `railnet.objects.resource_amounts` rounds
 
 
 def pod_requests(spec: Mapping[str, Any]) -> dict[str, Fraction]:

@@ -1,4 +1,4 @@
-"""The file of a training job: its keys, and how each value is read. Not here: what is made of it (`railnet.jobs.job_templates`)."""
+"""The file of a training job: its keys, and how each value is read. Not here: what is made of it (`railnet.jobs.train_job_objects`)."""
 
 import re
 import sys
@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from railnet import strict_yaml
-from railnet.jobs.job_templates import TrainingJob
+from railnet.jobs.train_job_objects import TrainingJob
 from railnet.objects.quantity import parsed
 from railnet.value_readers import (
     BOOLEAN,

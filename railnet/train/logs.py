@@ -13,7 +13,7 @@ from railnet.apiserver.client import RequestFailed, StreamingApiServer
 from railnet.cli.messages import say
 from railnet.jobs.task_states import TaskState
 from railnet.train.failure import TrainFailed
-from railnet.train.job_objects import find
+from railnet.train.job_lookup import find
 from railnet.train.task_logs import FollowedLog, states, whole
 
 _MOST_FOLLOWED = 100

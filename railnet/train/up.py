@@ -8,13 +8,13 @@ from typing import Any
 from railnet.apiserver.client import StreamingApiServer
 from railnet.cli.messages import say
 from railnet.cli.table import Column, aligned
-from railnet.jobs.job_templates import TrainingJob
 from railnet.jobs.pod_progress import Stage
 from railnet.jobs.task_states import TaskState, refusals_of, summary, task_states
+from railnet.jobs.train_job_objects import TrainingJob
 from railnet.train import job_file
 from railnet.train.creation import Creation, CreationOutcome
 from railnet.train.interruption import ended_by_sigterm, uninterrupted
-from railnet.train.job_objects import CONFIG_MAPS, DEPLOYMENTS, JOBS, PODS, collection, everything
+from railnet.train.job_lookup import CONFIG_MAPS, DEPLOYMENTS, JOBS, PODS, collection, everything
 from railnet.train.live_objects import LiveObjects
 from railnet.train.screen import Screen
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from railnet.cli.table import Column, aligned
-from railnet.jobs.gang_usage import GangUse
+from railnet.jobs.gang_overview import GangUse
 from railnet.jobs.usage import JobUse, Share, Usage
-from railnet.objects.resources import CPU, MILLI, amount_text
+from railnet.objects.resource_amounts import CPU, MILLI, amount_text
 
 _SHARES = (
     Column("CPU", number=True),

@@ -11,7 +11,7 @@ from railnet.apiserver.request import Collection as Objects
 from railnet.fabric.topology_labels import RAILS
 from railnet.jobs.railnet_labels import NET1
 from railnet.objects.conditions import condition, is_ready
-from railnet.objects.resources import allocatable
+from railnet.objects.resource_amounts import allocatable
 from railnet.validate.rail_probe import TOOLS
 
 LABEL = "railnet.io/validate"

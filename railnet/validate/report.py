@@ -10,7 +10,7 @@ from railnet.cli.colour import Colour, Words
 from railnet.cli.table import Column, aligned
 from railnet.validate.judgement import RailFinding, RailLimits, usual
 from railnet.validate.measured import Measured
-from railnet.validate.probe_pods import PodRail
+from railnet.validate.probe_pod_state import PodRail
 
 WORDS = Words({"cut": Colour.RED, "fail": Colour.RED, "?": Colour.YELLOW, "no findings": Colour.GREEN})
 Shown = Callable[[Measured | None], str]

@@ -16,14 +16,14 @@ from typing import NamedTuple, Protocol
 from railnet.apiserver.client import Absent, ApiServer, Conflict, RequestFailed
 from railnet.apiserver.object_watch import pages
 from railnet.apiserver.request import ApiObject, Collection, JsonObject, create, delete
-from railnet.objects.metadata import is_deleted
+from railnet.objects.metadata_times import is_deleted
 from railnet.validate import rail_probe
 from railnet.validate.failure import ValidateFailed
 from railnet.validate.judgement import RailLimits, findings
 from railnet.validate.measured import Measured, parse
 from railnet.validate.pair_plan import Pair, Round, plan, untested
 from railnet.validate.probe_objects import CONTAINER, LABEL, Run, Target, choose, measurement, owner, pod
-from railnet.validate.probe_pods import PodRail, rails, runs, waits_for
+from railnet.validate.probe_pod_state import PodRail, rails, runs, waits_for
 from railnet.validate.report import Report, untried_tools
 
 _LOOK_SECONDS = 1.0

@@ -1,4 +1,4 @@
-"""The memory of a node's rails: which card has which rail, beyond reboots. Pure; `railnet.daemon.rail_keeper` has the file.
+"""The memory of a node's rails: which card has which rail, beyond reboots. Pure; `railnet.daemon.rail_memory_file` has the file.
 
 A rail is remembered by the PCI address of its card. The node GUID of the card and its PCI ids tell a card that moved from a
 card that was replaced. A card without an RDMA device has no GUID: then the address and the PCI ids are all that is known.

@@ -10,7 +10,7 @@ import uuid
 from http import HTTPStatus
 from typing import Any
 
-from railnet.admission.webhook_configuration import PLAIN, pods
+from railnet.admission.webhook_scope import PLAIN, pods
 
 NAME = "railnet-admission.railnet.svc"  # the Service's name, which the certificate must have
 LIMIT_SECONDS: float = pods()[0]["timeoutSeconds"]  # the API server refuses the pod after it

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 
-from railnet.gangs.placement.queue import Rules
+from railnet.gangs.placement.scheduling_pass import Rules
 from railnet.jobs.gang_request import Constraint
 from simnode.placement.fabric import Fabric
 from simnode.placement.gangs import arriving

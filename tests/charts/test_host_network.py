@@ -3,10 +3,10 @@
 import pytest
 
 from railnet.__main__ import _parser
-from railnet.admission import webhook_configuration
+from railnet.admission import webhook_scope
 from railnet.admission.certificates.cluster_objects import NAME
 from railnet.admission.server import SERVICES
-from railnet.jobs.host_ports import parse
+from railnet.jobs.host_port_choice import parse
 from tests.charts import features
 from tests.charts.rendered import JsonObject, by_name, container, of_kind, rendered
 
@@ -45,8 +45,8 @@ def test_reviews_of_services_follow_those_of_pods() -> None:
         for values in (features.HOST_NETWORK, features.WEBHOOK)
     )
 
-    assert entries == [*before, *webhook_configuration.services()]
-    assert {one["clientConfig"]["service"]["path"] for one in webhook_configuration.services()} == {SERVICES}
+    assert entries == [*before, *webhook_scope.services()]
+    assert {one["clientConfig"]["service"]["path"] for one in webhook_scope.services()} == {SERVICES}
 
 
 @pytest.mark.slow
@@ -93,7 +93,7 @@ def asked(labels: dict[str, str], namespace: dict[str, str]) -> int:
 
     return sum(
         holds(entry["objectSelector"], labels) and holds(entry["namespaceSelector"], namespace)
-        for entry in webhook_configuration.services()
+        for entry in webhook_scope.services()
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from railnet import VERSION
 from railnet.__main__ import _parser
-from railnet.admission import webhook_configuration
+from railnet.admission import webhook_scope
 from railnet.admission.certificates.cluster_objects import NAME, ROTATE, SECRET
 from railnet.admission.server import GANGS, PATHS, SERVICES
 from railnet.configuration import parse
@@ -122,9 +122,9 @@ def webhooks(values: features.Values) -> list[JsonObject]:
 
 @EACH
 def test_entries_are_those_of_the_features_in_one_list(values: features.Values) -> None:
-    entries = webhook_configuration.pods()
-    entries += webhook_configuration.services() if "webhook.hostNetwork.enabled" in values else []
-    entries += webhook_configuration.gangs() if "gangs.enabled" in values else []
+    entries = webhook_scope.pods()
+    entries += webhook_scope.services() if "webhook.hostNetwork.enabled" in values else []
+    entries += webhook_scope.gangs() if "gangs.enabled" in values else []
 
     assert webhooks(values) == entries
     assert len({entry["name"] for entry in entries}) == len(entries)

@@ -14,7 +14,7 @@ from cni import request as requests
 from cni.attachment import attachments, netdev_return
 from cni.attachment.attachments import Attachments
 from cni.attachment.claims import Claims
-from cni.attachment.ipam_release import IpamRelease
+from cni.attachment.ipam_late_release import IpamRelease
 from cni.attachment.journal import Journal
 from cni.attachment.local_ipam import LocalIpam
 from cni.attachment.netdev_lookup import NetdevLookup

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cni.connection import ExecutableConnection
 from cni.delegate_slots import DelegateSlots
-from cni.flannel_delegates import FlannelDelegates
+from cni.flannel_shortcut import FlannelDelegates
 from cni.host.chain import Exec, ExecOutput
 from tests.cni.fake_executable import FakeExecutable
 

@@ -10,7 +10,7 @@ from cni import primary_configuration
 from cni.delegate_slots import DelegateSlots
 from cni.dispatch import Dispatcher
 from cni.events import AddRefused, RailsAttached
-from cni.flannel_delegates import FlannelDelegates
+from cni.flannel_shortcut import FlannelDelegates
 from cni.host.chain import Primary
 from cni.pod_devices import PodDevices
 from cni.request import CniRequest

@@ -10,7 +10,7 @@ import pytest
 from cni import connection as connection_module
 from cni.connection import ExecutableConnection, ExecutableGone
 from cni.delegate_slots import DelegateSlots
-from cni.flannel_delegates import FlannelDelegates
+from cni.flannel_shortcut import FlannelDelegates
 from cni.host import chain, frames
 from cni.host.chain import Exec
 from cni.host.frames import FrameError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cni import rdma_device_check
-from railnet.kubelet.allocate_responses import ContainerAllocation
+from railnet.kubelet.checkpointed_responses import ContainerAllocation
 from railnet.vf.errors import Unusable
 from railnet.vf.inventory import DeviceNode
 from railnet.vf.record import Attachment

@@ -13,7 +13,7 @@ import pytest
 from cni import connection as connection_module
 from cni import primary_configuration, server
 from cni.delegate_slots import DelegateSlots
-from cni.flannel_delegates import FlannelDelegates
+from cni.flannel_shortcut import FlannelDelegates
 from cni.host import frames
 from cni.request_interruption import TimeLimits
 from railnet.kubelet.checkpoint_file import CheckpointFile

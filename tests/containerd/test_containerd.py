@@ -14,7 +14,7 @@ import pytest
 from cni.host.chain import parse
 from cni.primary_gc.state_files import StateFile, StateFolder
 from cni.primary_gc.state_files import parse as parse_state_file
-from railnet.kernel.host_state_files import entries
+from railnet.kernel.foreign_state_files import entries
 from railnet.kubelet import cri
 from simnode.linux.netns import run_inside
 from simnode.preinstalled_files import FlannelLease

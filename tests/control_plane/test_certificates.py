@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from railnet.admission.certificates.cluster_objects import ROTATE, SECRET
-from railnet.admission.webhook_configuration import pods
+from railnet.admission.webhook_scope import pods
 from tests.cluster.chart import WEBHOOK
 from tests.cluster.manifests import NAMESPACE
 from tests.control_plane.cluster import Cluster

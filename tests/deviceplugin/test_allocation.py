@@ -7,7 +7,7 @@ import pytest
 
 from deviceplugin.allocation import allocate, environment_name
 from deviceplugin.devices import OfferedVf, Offers
-from deviceplugin.pools import DEFAULT, Pool, Selector
+from deviceplugin.pool_selection import DEFAULT, Pool, Selector
 from railnet.vf.errors import NotOurs, NotReady, Unusable
 from railnet.vf.inventory import RdmaDevice
 from railnet.vf.table import VfTable

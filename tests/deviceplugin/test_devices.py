@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from deviceplugin.devices import Offers, differing
-from deviceplugin.pools import DEFAULT, Pool, Selector
+from deviceplugin.pool_selection import DEFAULT, Pool, Selector
 from railnet.vf.inventory import Inventory
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.rail_memory import RailNumbers, RememberedRail

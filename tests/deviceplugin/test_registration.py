@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.pools import DEFAULT
+from deviceplugin.pool_selection import DEFAULT
 from deviceplugin.registration import Registration, remove_stale_sockets, socket_name
 from deviceplugin.service import PoolService
 from railnet.kubelet.checkpoint_file import CheckpointFile

@@ -12,7 +12,7 @@ import grpc.aio
 import pytest
 
 from deviceplugin import service
-from deviceplugin.pools import DEFAULT
+from deviceplugin.pool_selection import DEFAULT
 from deviceplugin.service import PoolService
 from railnet.kubelet.api import deviceplugin_pb2 as api
 from railnet.kubelet.api import deviceplugin_pb2_grpc as grpc_api

@@ -16,9 +16,9 @@ from railnet.admission.certificates.authority import (
     signed_by,
     signs,
 )
+from railnet.admission.host_port_pod import SeenPod
 from railnet.admission.policy import Policy
 from railnet.admission.review import MAX_BYTES, UnreadableReview, review
-from railnet.admission.seen_pod import SeenPod
 from railnet.jobs import gang_constraint
 from railnet.jobs.gang_labels import described
 from railnet.jobs.node_terms import Comparison

@@ -18,7 +18,7 @@ from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.sysfs.pci_acs import acs_control, described, redirects
 from railnet.kernel.umad import node_info
 from railnet.kernel.umad.node_info import BadAnswer
-from railnet.kernel.vf_netdev import find, host_ifname
+from railnet.kernel.vf_netdev_recognition import find, host_ifname
 from railnet.vf.changed_functions import ChangedFunction
 from railnet.vf.guid import Guid
 from railnet.vf.mac import Mac
@@ -419,7 +419,7 @@ PARSERS = (
         "rtnetlink",
         rtnetlink,
         (OSError,),
-        {"railnet.kernel.netlink.rtnetlink": _LINK_FUNCTIONS, "railnet.kernel.vf_netdev": ("find",)},
+        {"railnet.kernel.netlink.rtnetlink": _LINK_FUNCTIONS, "railnet.kernel.vf_netdev_recognition": ("find",)},
     ),
     Parser("link_state", link_states, (OSError,), {"railnet.kernel.netlink.sandbox_link_state": ()}),
     Parser(
@@ -433,7 +433,7 @@ PARSERS = (
         (OSError,),
         {
             "railnet.kernel.namespaces.netns_search": ("_addresses",),
-            "railnet.kernel.vf_netdev": ("host_ifname", "_marked"),
+            "railnet.kernel.vf_netdev_recognition": ("host_ifname", "_marked"),
         },
     ),
     Parser("cgroup", cgroup, (), {"railnet.doctor.process_limits": ("pod_uid",)}),

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 from google.protobuf.message import DecodeError
 
 from cni import libcni_cache
-from cni.host import flannel
+from cni.host import flannel_state
 from cni.host.chain import parse as parse_primary
 from cni.host.environment import is_container_id
 from cni.host.errors import CniError
@@ -30,11 +30,11 @@ from railnet.apiserver.service_account import ServiceAccount
 from railnet.configuration import Configuration
 from railnet.daemon import conflist
 from railnet.doctor import cluster_checks
-from railnet.doctor.cluster_objects import pod_rails
+from railnet.doctor.cluster_parsing import pod_rails
 from railnet.health import Health, Pages
-from railnet.install import elf_relocation, remembered_configurations
-from railnet.kernel.host_state_files import Entry
-from railnet.kubelet import allocate_responses, checkpoint, podresources
+from railnet.install import elf_relocation, runtime_cached_configurations
+from railnet.kernel.foreign_state_files import Entry
+from railnet.kubelet import checkpoint, checkpointed_responses, podresources
 from railnet.kubelet.api import cri_pb2, deviceplugin_pb2, podresources_pb2
 from railnet.objects.network_status import ANNOTATION
 from railnet.vf import rail_memory
@@ -72,7 +72,7 @@ def with_parts(data: bytes) -> bytes:
 
 def allocate_answers(data: bytes) -> None:
     """Judge AllocResp in kubelet's device checkpoint."""
-    for response in allocate_responses.parse(with_parts(data), "uid-1", _RESOURCES):
+    for response in checkpointed_responses.parse(with_parts(data), "uid-1", _RESOURCES):
         assert all(isinstance(node, str) for node in response.device_nodes)
         assert all(isinstance(text, str) for pair in response.envs.items() for text in pair)
 
@@ -153,7 +153,7 @@ def primary_state_files(data: bytes) -> None:
         return
     assert all(one.path.startswith("/") and "\0" not in one.path for one in state_files.state_folders(primary))
     with suppress(CniError):
-        flannel._folder(content)
+        flannel_state._folder(content)
 
 
 def pod_sandboxes(data: bytes) -> None:
@@ -365,12 +365,12 @@ class _Cache:
 def cached_result(data: bytes) -> None:
     """Judge an entry of libcni's cache."""
     root = Path("/nonexistent" if data[:1] == b"!" else "/")
-    for found in remembered_configurations._in(root, _Cache(with_parts(data.lstrip(b"!")))):  # type: ignore[arg-type]
+    for found in runtime_cached_configurations._in(root, _Cache(with_parts(data.lstrip(b"!")))):  # type: ignore[arg-type]
         changed = libcni_cache.parse(libcni_cache.with_configuration(found.content, b'{"type": "flannel"}'))
         assert changed.plugins == ("flannel",)
         assert changed._replace(config="") == found.add._replace(config="")
         with suppress(ValueError):
-            assert isinstance(remembered_configurations._primary_of(found.add), str)
+            assert isinstance(runtime_cached_configurations._primary_of(found.add), str)
 
 
 def health_request(data: bytes) -> None:
@@ -394,7 +394,7 @@ _RAIL_MEMORY_FUNCTIONS = ("encode", "parse", "_parse_rail", "_list", "_check_dis
 _CLIENT_FUNCTIONS = ("ApiServer.send", "ApiServer._fail", "_conflicts", "_object", "message", "_json", "_seconds")
 PARSERS = (
     Parser("checkpoint", device_checkpoint, (ValueError,), {"railnet.kubelet.checkpoint": ()}),
-    Parser("answers", allocate_answers, (ValueError,), {"railnet.kubelet.allocate_responses": ()}),
+    Parser("answers", allocate_answers, (ValueError,), {"railnet.kubelet.checkpointed_responses": ()}),
     Parser("podresources", pod_resources, (DecodeError,), {"railnet.kubelet.podresources": ("_devices",)}),
     Parser("deviceplugin", device_plugin, (DecodeError,), {}),
     Parser("record", record, (UnreadableRecord,), {"railnet.vf.record": _RECORD_FUNCTIONS}, with_digest),
@@ -409,7 +409,7 @@ PARSERS = (
         {
             "cni.primary_gc.state_files": (),
             "cni.libcni_cache": (),
-            "cni.host.flannel": ("_folder", "container_of", "second_name"),
+            "cni.host.flannel_state": ("_folder", "container_of", "second_name"),
         },
     ),
     Parser("cri", pod_sandboxes, (DecodeError,), {}),
@@ -461,7 +461,7 @@ PARSERS = (
         "libcni-cache",
         cached_result,
         (),
-        {"railnet.install.remembered_configurations": ("_in", "_lives", "_exists", "_primary_of")},
+        {"railnet.install.runtime_cached_configurations": ("_in", "_lives", "_exists", "_primary_of")},
     ),
     Parser("health", health_request, (ValueError,), {"railnet.health": ("Health.answer",)}),
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cni.connection import ExecutableConnection, ExecutableGone
 from cni.delegate_slots import DelegateSlots
-from cni.flannel_delegates import FlannelDelegates
+from cni.flannel_shortcut import FlannelDelegates
 from cni.host import chain, daemon, frames
 from cni.host.environment import Environment
 from cni.host.errors import CniError

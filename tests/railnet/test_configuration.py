@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deviceplugin.pools import Pool, Selector
+from deviceplugin.pool_selection import Pool, Selector
 from railnet.configuration import Admission, Configuration, HostConfiguration, Publish, Timeouts, load, parse
 from railnet.vf.errors import Misconfigured
 from railnet.vf.network import Limit, Network, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam, StickyIpam

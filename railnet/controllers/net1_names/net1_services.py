@@ -14,9 +14,9 @@ from railnet.controllers.job_events import JobEvents
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.net1_names import net1_objects, net1_records
 from railnet.controllers.net1_names.job_object_writes import JobObjectWrites
-from railnet.controllers.net1_names.job_objects import REPORTED_SECONDS, FoundObject, JobObjects
 from railnet.controllers.net1_names.name_claims import Claim, claims
 from railnet.controllers.net1_names.net1_records import EndpointSlice, Names, Service
+from railnet.controllers.net1_names.observed_job_objects import REPORTED_SECONDS, FoundObject, JobObjects
 from railnet.controllers.owners import Owners
 from railnet.controllers.training_pod import Job, TrainingPod
 from railnet.controllers.work_queue import WorkQueue

@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from railnet.gangs.placement.domain_index import Grouping, Slots
+from railnet.gangs.placement.domain_room import Grouping, Slots
 from railnet.gangs.placement.free_capacity import FreeCapacity
 from railnet.gangs.placement.gang import Gang, GangKey, Placement, Seat
 from railnet.gangs.placement.natural_order import natural_order
 from railnet.gangs.placement.node import Node, tolerated
-from railnet.gangs.placement.shape import Shape
+from railnet.gangs.placement.pod_shape import Shape
 from railnet.jobs.node_terms import NodeTerm
 
 PodKey = tuple[str, str]  # namespace and name

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from railnet.gangs.placement.shape import HostPort, Shape
-from railnet.objects.resources import Amounts
+from railnet.gangs.placement.pod_shape import HostPort, Shape
+from railnet.objects.resource_amounts import Amounts
 
 _UNLIMITED = 1 << 62
 

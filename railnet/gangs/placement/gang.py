@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from railnet.gangs.placement.shape import Shape
+from railnet.gangs.placement.pod_shape import Shape
 from railnet.jobs.gang_request import Constraint
 
 GangKey = tuple[str, str]  # namespace and name

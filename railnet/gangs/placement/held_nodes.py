@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable
 
 from railnet.gangs.placement.cluster import Cluster
-from railnet.gangs.placement.domain_index import Grouping
+from railnet.gangs.placement.domain_room import Grouping
 from railnet.gangs.placement.gang import Domain, Gang, Placement
+from railnet.gangs.placement.pod_shape import Shape
 from railnet.gangs.placement.search import Search, WantedMembers, wanted
-from railnet.gangs.placement.shape import Shape
 from railnet.gangs.placement.shortage import must_start
 
 

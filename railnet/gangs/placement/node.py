@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from railnet.gangs.placement.shape import Toleration
+from railnet.gangs.placement.pod_shape import Toleration
 from railnet.objects.conditions import is_ready
-from railnet.objects.resources import Amounts, allocatable, capacity, is_extended
+from railnet.objects.resource_amounts import Amounts, allocatable, capacity, is_extended
 
 _KEEPS_PODS_OFF = ("NoSchedule", "NoExecute")
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from railnet.gangs.placement.domain_index import Grouping, Slots
+from railnet.gangs.placement.domain_room import Grouping, Slots
 from railnet.gangs.placement.free_capacity import FreeCapacity
 from railnet.gangs.placement.gang import Member
-from railnet.gangs.placement.shape import Shape
+from railnet.gangs.placement.pod_shape import Shape
 
 
 class Put(NamedTuple):

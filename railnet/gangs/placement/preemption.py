@@ -6,10 +6,10 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from railnet.gangs.placement.cluster import Cluster
-from railnet.gangs.placement.domain_index import Grouping
+from railnet.gangs.placement.domain_room import Grouping
 from railnet.gangs.placement.gang import Domain, Gang, GangKey, Placement
+from railnet.gangs.placement.pod_shape import Shape
 from railnet.gangs.placement.search import Search, wanted
-from railnet.gangs.placement.shape import Shape
 from railnet.gangs.placement.shortage import must_start
 
 _Freed = dict[int, list[Shape]]  # what leaves each node, by its position

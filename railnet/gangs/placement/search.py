@@ -7,10 +7,10 @@ from functools import lru_cache
 from itertools import accumulate
 
 from railnet.gangs.placement.cluster import Cluster
-from railnet.gangs.placement.domain_index import Grouping, Level, Slots
+from railnet.gangs.placement.domain_room import Grouping, Level, Slots
 from railnet.gangs.placement.gang import Domain, Gang, GangKey, Member, Placement, Seat, ring_order
 from railnet.gangs.placement.packing import Packing, Put
-from railnet.gangs.placement.shape import Shape
+from railnet.gangs.placement.pod_shape import Shape
 from railnet.jobs.gang_request import Constraint
 
 

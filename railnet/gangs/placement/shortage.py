@@ -5,11 +5,11 @@ from collections.abc import Hashable, Iterable
 from dataclasses import replace
 
 from railnet.gangs.placement.cluster import Cluster
-from railnet.gangs.placement.domain_index import Level
+from railnet.gangs.placement.domain_room import Level
 from railnet.gangs.placement.free_capacity import FreeCapacity
 from railnet.gangs.placement.gang import Domain, Gang, Reason, Shortfall
+from railnet.gangs.placement.pod_shape import Shape
 from railnet.gangs.placement.search import Search, WantedMembers, wanted
-from railnet.gangs.placement.shape import Shape
 
 
 def shortfall(cluster: Cluster, gang: Gang, *, relaxed: bool = False) -> Shortfall:

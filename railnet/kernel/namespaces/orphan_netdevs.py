@@ -14,7 +14,7 @@ from railnet.kernel.namespaces.netns_search import namespaces
 from railnet.kernel.netlink import source_routing
 from railnet.kernel.netlink.rtnetlink import Links, links
 from railnet.kernel.netlink.sandbox_link_state import state
-from railnet.kernel.vf_netdev import find_all, host_ifname
+from railnet.kernel.vf_netdev_recognition import find_all, host_ifname
 from railnet.vf.orphans import OrphanNetdev
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.rail_routing import RULE_PRIORITY

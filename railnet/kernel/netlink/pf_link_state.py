@@ -1,75 +1,21 @@
-"""The links of PFs: their administrative state, carrier and MAC. pyroute2 reads the kernel's messages.
+"""The state of a PF's link, as a value."""
 
-The first request imports pyroute2's messages (`railnet.kernel.netlink.pyroute2_messages`), not this module: the import takes some hundredths of a second, and
-the first ADD after a daemon's start would wait for it. `railnet.kernel.netlink.link_changes` receives changes.
-
-No request asks for VF information (RTEXT_FILTER_VF): some kernels answer EMSGSIZE for an InfiniBand PF with 16 VFs or more.
-"""
-
-import threading
-from collections.abc import Callable, Iterable
-from errno import ENODEV
-
-from railnet.kernel.netlink.pf_link import PfLink
-from railnet.kernel.netlink.protocol import encode, understanding
-from railnet.kernel.netlink.rtnetlink import NEWLINK, Links, links
-from railnet.vf.inventory import PhysicalFunction
-from railnet.vf.mac import Mac
-from railnet.vf.pci_address import PciAddress
-
-_importing = threading.Lock()
+from typing import NamedTuple
 
 
-def decoder() -> Callable[[bytes], PfLink]:
-    """Import pyroute2's messages, and return `railnet.kernel.netlink.pyroute2_messages.parse`.
+class PfLink(NamedTuple):
+    """The state of a PF's link. `up` is IFF_UP; `operstate` has the words of `ip link`, such as UP and LOWERLAYERDOWN.
 
-    Two threads that import them at the same time would find them half-initialised, and one of them would fail.
+    `address` is the permanent hardware address, which bonding does not change, or the present one if the driver does not
+    report a permanent one.
     """
-    with _importing:
-        from railnet.kernel.netlink import pyroute2_messages  # noqa: PLC0415 - the module's docstring says why
 
-        return pyroute2_messages.parse
+    up: bool
+    carrier: bool
+    operstate: str
+    address: str
 
-
-def read(ifindexes: Iterable[int]) -> dict[int, PfLink]:
-    """Read links by ifindex. A link that is gone is left out.
-
-    Raises:
-        OSError: what the kernel refused.
-    """
-    states: dict[int, PfLink] = {}
-    wanted = tuple(ifindexes)
-    if not wanted:
-        return states
-    with links() as route:
-        for ifindex in wanted:
-            try:
-                states[ifindex] = link_state(route, ifindex)
-            except OSError as error:
-                if error.errno != ENODEV:
-                    raise
-    return states
-
-
-def macs(pfs: Iterable[PhysicalFunction]) -> dict[PciAddress, Mac]:
-    """Read the MACs of the Ethernet PFs that have a netdev in this namespace.
-
-    Raises:
-        OSError: what the kernel refused; ENODEV, a PF's netdev is gone.
-    """
-    ifindexes = {pf.address: pf.netdev.ifindex for pf in pfs if pf.link_layer == "Ethernet" and pf.netdev is not None}
-    if not ifindexes:
-        return {}
-    with links() as route:
-        return {pf: Mac.parse(link_state(route, ifindex).address) for pf, ifindex in ifindexes.items()}
-
-
-def link_state(route: Links, ifindex: int) -> PfLink:
-    """Read one link.
-
-    Raises:
-        OSError: ENODEV, there is no such link. EBADMSG, the answer is malformed.
-    """
-    parse, answer = decoder(), route.answer(ifindex)
-    with understanding(f"read link {ifindex}"):
-        return parse(encode(NEWLINK, 0, 0, answer))
+    @property
+    def known_carrier(self) -> bool | None:
+        """Return whether the link has a carrier; None if the link is administratively down, since it then reports none."""
+        return self.carrier if self.up else None

@@ -11,7 +11,7 @@ import sys
 from importlib.util import find_spec, module_from_spec
 from typing import Any
 
-from railnet.kernel.netlink.pf_link import PfLink
+from railnet.kernel.netlink.pf_link_state import PfLink
 
 LinkMessage = Any  # pyroute2's ifinfmsg, which has no types
 _PACKAGE = "pyroute2"

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 
 from railnet.kernel.netlink import source_routing
 from railnet.kernel.netlink.rtnetlink import Links, links
-from railnet.kernel.vf_netdev import find_all
+from railnet.kernel.vf_netdev_recognition import find_all
 from railnet.vf.inventory import LinkLayer
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.rail_routing import RULE_PRIORITY

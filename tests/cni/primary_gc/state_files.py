@@ -4,7 +4,7 @@ import json
 
 from cni.host.chain import Primary
 from cni.primary_gc.state_files import StateFile, StateFolder, parse, state_folders
-from railnet.kernel.host_state_files import Entry
+from railnet.kernel.foreign_state_files import Entry
 
 FLANNEL = Primary("cbr0", "0.3.1", [{"type": "flannel", "delegate": {}}, {"type": "portmap"}])
 ADDRESSES = StateFolder("host-local", "/var/lib/cni/networks/cbr0")

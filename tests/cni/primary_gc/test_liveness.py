@@ -6,7 +6,7 @@ from ipaddress import ip_address
 import pytest
 
 from cni.primary_gc.liveness import LivenessFacts, dead_containers
-from railnet.kernel.host_state_files import Entry
+from railnet.kernel.foreign_state_files import Entry
 from tests.cni.primary_gc.state_files import NETNS, STATES, a_result, a_state, an_address, state_file
 
 BOOT, NOW, ADD = 10_000.0, 20_000.0, 90.0

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cni.host.chain import Primary
 from cni.primary_gc.state_files import StateFolder, parse, state_folders
-from railnet.kernel.host_state_files import Entry
+from railnet.kernel.foreign_state_files import Entry
 from railnet.vf.record import SandboxPod
 from tests.cni.primary_gc.state_files import (
     ADDRESSES,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from railnet.admission import gang_decision, gang_review, webhook_configuration
+from railnet.admission import gang_decision, gang_review, webhook_scope
 from railnet.admission.server import GANGS
 from railnet.jobs.gang_labels import SPELLINGS, described, names_gang
 from railnet.objects.pod import parse
@@ -21,13 +21,13 @@ from tests.railnet.admission.goldens import GOLDENS
 from tests.railnet.admission.reviewing import a_review, applied, ask, patch_of
 from tests.railnet.admission.test_goldens import defaulted
 from tests.railnet.admission.test_near_misses import a_pod_of_no_operator
-from tests.railnet.admission.test_webhook_configuration import CONFIGURATION, calls_for, selected
+from tests.railnet.admission.test_webhook_scope import CONFIGURATION, calls_for, selected
 
 JsonObject = dict[str, Any]
 FOLDER = Path(__file__).parent / "golden_gangs"
 FILES = {path.stem: yaml.load(path.read_text(), yaml.CSafeLoader) for path in sorted(FOLDER.glob("*.yaml"))}
 EACH = pytest.mark.parametrize("golden", FILES.values(), ids=FILES.keys())
-GANGS_ALONE = {"webhooks": webhook_configuration.gangs()}
+GANGS_ALONE = {"webhooks": webhook_scope.gangs()}
 
 
 def answered(pod: JsonObject) -> JsonObject:

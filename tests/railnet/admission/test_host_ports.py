@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
+from railnet.admission.host_port_pod import Identity, SeenPod
 from railnet.admission.host_ports import HostPorts
-from railnet.admission.seen_pod import Identity, SeenPod
-from railnet.jobs.host_ports import PortRange
+from railnet.jobs.host_port_choice import PortRange
 from railnet.objects.pod import Container, ContainerPort, Pod
 from railnet.vf.errors import NotReady
 

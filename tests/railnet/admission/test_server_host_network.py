@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from railnet.admission import server
+from railnet.admission.host_port_pod import seen_pod
 from railnet.admission.host_ports import HostPorts
-from railnet.admission.seen_pod import seen_pod
-from railnet.jobs.host_ports import PortRange
+from railnet.jobs.host_port_choice import PortRange
 from tests.railnet.admission.reviewing import a_review
 from tests.railnet.admission.serving import Served, serving
 from tests.railnet.admission.test_host_network import a_pod as an_unreviewed_pod

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from railnet.admission.seen_pod import Identity, SeenPod, identity, seen_pod
+from railnet.admission.host_port_pod import Identity, SeenPod, identity, seen_pod
 from railnet.admission.service_review import answered, asked
 from tests.railnet.admission.reviewing import a_review
 

@@ -15,11 +15,11 @@ import pytest
 
 from cni import server as server_module
 from cni.delegate_slots import DelegateSlots
-from cni.flannel_delegates import FlannelDelegates
+from cni.flannel_shortcut import FlannelDelegates
 from cni.request_interruption import TimeLimits
 from cni.server import Server
 from deviceplugin import registration as registration_module
-from deviceplugin.pools import DEFAULT
+from deviceplugin.pool_selection import DEFAULT
 from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
 from railnet.configuration import Configuration, HostConfiguration

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cni.host import netconf
-from deviceplugin.pools import Pool
+from deviceplugin.pool_selection import Pool
 from railnet.configuration import Configuration, HostConfiguration, Timeouts
 from railnet.daemon.conflist import FOLDER, NAME, compose, copies, find_primary, why_inactive
 from railnet.vf.errors import Misconfigured

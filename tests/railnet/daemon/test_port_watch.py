@@ -10,7 +10,7 @@ import pytest
 from railnet.daemon import port_watch
 from railnet.daemon.resync_requests import ResyncRequests
 from railnet.kernel.netlink import link_changes
-from railnet.kernel.netlink.pf_link import PfLink
+from railnet.kernel.netlink.pf_link_state import PfLink
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.changed_functions import ChangedFunctions
 from railnet.vf.inventory import PhysicalFunction

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cni.events import AddRefused, RailChanged, RailsAttached
-from deviceplugin.pools import Pool, Selector
+from deviceplugin.pool_selection import Pool, Selector
 from railnet.apiserver import service_account
 from railnet.apiserver.client import ApiServer as Client
 from railnet.apiserver.node_transport import NodeTransport

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from deviceplugin.pools import Pool, Selector
+from deviceplugin.pool_selection import Pool, Selector
 from railnet.apiserver.client import RequestFailed
 from railnet.apiserver.request import Request
 from railnet.configuration import Configuration

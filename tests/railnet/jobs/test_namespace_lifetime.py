@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railnet.jobs import namespace_lifetime
-from railnet.jobs.deletion import Action
+from railnet.jobs.clean_up_verdict import Action
 from railnet.jobs.namespace_lifetime import FinishedNamespace, verdict
 from railnet.vf.errors import Misconfigured
 

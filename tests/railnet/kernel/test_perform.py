@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from railnet.kernel import perform, vf_netdev
+from railnet.kernel import perform, vf_netdev_recognition
 from railnet.kernel.netlink import link_settings
 from railnet.kernel.netlink.link_settings import KnownLink
 from railnet.kernel.netlink.rtnetlink import IpInterface, Link
@@ -28,7 +28,7 @@ from railnet.vf.steps import (
     Route,
     RouteBySource,
 )
-from tests.railnet.kernel.test_vf_netdev import STRANGERS
+from tests.railnet.kernel.test_vf_netdev_recognition import STRANGERS
 
 VF = PciAddress.parse("0000:03:00.1")
 OURS, MARK = str(VF), f"railnet {VF} ibs5v0"
@@ -39,7 +39,7 @@ ADDRESSES = ConfigureLink("net1", (ip_interface("10.56.3.1/16"),))
 OUT = MoveLinkOut(VF, "ibs5v0", {})
 
 
-OLD_KERNEL = vf_netdev.kinds_without_device(
+OLD_KERNEL = vf_netdev_recognition.kinds_without_device(
     "5.13.0"
 )  # by the mark, a netdev is found only where the kernel names no devices
 
@@ -161,7 +161,7 @@ class Namespace(NamedTuple):
 def a_kernel(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Kernel]:
     def made(node: list[Link] = [], sandbox: list[Link] = []) -> Kernel:  # noqa: B006 - never changed
         kernel = Kernel(node, sandbox)
-        monkeypatch.setattr(vf_netdev, "_kinds", list(OLD_KERNEL))
+        monkeypatch.setattr(vf_netdev_recognition, "_kinds", list(OLD_KERNEL))
         monkeypatch.setattr(perform, "links", kernel.links)
         monkeypatch.setattr(link_settings, "read", lambda links, ifindex: links.known(ifindex))
         return kernel

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from railnet.jobs.job_templates import TrainingJob, objects
+from railnet.jobs.train_job_objects import TrainingJob, objects
 from railnet.train.job_file import job_of
 
 TEXT = """\

@@ -8,7 +8,7 @@ import pytest
 
 from railnet.cli.output import Form, Output
 from railnet.train.down import down
-from railnet.train.job_objects import NoSuchJob
+from railnet.train.job_lookup import NoSuchJob
 from railnet.train.ls import ls
 from railnet.train.up import up
 from tests.railnet.train.jobs import ON_ETH0, RUNNING, job, pods

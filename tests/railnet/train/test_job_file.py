@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from railnet.jobs.job_templates import TrainingJob
+from railnet.jobs.train_job_objects import TrainingJob
 from railnet.train.job_file import job_of, text_of
 from railnet.vf.errors import Misconfigured
 from tests.railnet.train.jobs import TEXT, job

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from railnet.apiserver.request import Request
-from railnet.train.job_objects import PODS, collection
+from railnet.train.job_lookup import PODS, collection
 from railnet.train.live_objects import LiveObjects
 from tests.railnet.train.memory_api_server import MemoryApiServer, status
 from tests.waiting import until

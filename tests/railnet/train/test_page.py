@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from railnet.jobs.job_templates import TrainingJob
+from railnet.jobs.train_job_objects import TrainingJob
 from railnet.train.job_file import KEYS
 from tests.railnet.train.jobs import TEXT
 from tests.railnet.train.test_top import RAILS

@@ -12,7 +12,7 @@ import pytest
 
 from railnet.apiserver.client import RequestFailed
 from railnet.cli.output import Form, Output
-from railnet.jobs.gang_usage import GangWait
+from railnet.jobs.gang_overview import GangWait
 from railnet.jobs.usage import NodeRoom, PodUse, Usage, usage
 from railnet.train import top as top_module
 from railnet.train.screen import Screen

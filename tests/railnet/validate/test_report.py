@@ -9,7 +9,7 @@ from railnet.validate.html_report import html
 from railnet.validate.judgement import RailLimits, findings
 from railnet.validate.measured import Measured, MeasuredRdma
 from railnet.validate.pair_plan import Pair, plan
-from railnet.validate.probe_pods import PodRail
+from railnet.validate.probe_pod_state import PodRail
 from railnet.validate.report import Report, as_json, rendered
 from tests.railnet.validate.measurements import all_pairs, cut, measured
 

@@ -15,7 +15,7 @@ from railnet.controllers.job_events import JobEvents
 from railnet.controllers.work_queue import WorkQueue
 from railnet.gangs.placement.free_capacity import FreeCapacity
 from railnet.gangs.placement.node import Node, node
-from railnet.gangs.placement.shape import shape
+from railnet.gangs.placement.pod_shape import shape
 from railnet.gangs.pod import GangPod
 from railnet.jobs.reported_pod import ReportedPod
 from tests.railnet.controllers.cluster_in_memory import Cluster, Refusal

@@ -6,8 +6,8 @@ from typing import Any
 from railnet.gangs.placement.cluster import Cluster
 from railnet.gangs.placement.gang import Gang, Member, Placement
 from railnet.gangs.placement.node import Node
-from railnet.gangs.placement.queue import Pass, Rules, schedule
-from railnet.gangs.placement.shape import Shape
+from railnet.gangs.placement.pod_shape import Shape
+from railnet.gangs.placement.scheduling_pass import Pass, Rules, schedule
 from railnet.jobs.gang_request import Constraint
 
 LEAF, SPINE = "railnet.io/leaf", "railnet.io/spine"

@@ -11,8 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from railnet.gangs.placement.cluster import Cluster
 from railnet.gangs.placement.gang import Gang, Member, Seat
-from railnet.gangs.placement.queue import Pass
-from railnet.gangs.placement.shape import Shape
+from railnet.gangs.placement.pod_shape import Shape
+from railnet.gangs.placement.scheduling_pass import Pass
 from railnet.jobs.gang_request import Constraint
 from tests.railnet.gangs.placement.builders import (
     BEST_IN_ONE_LEAF,

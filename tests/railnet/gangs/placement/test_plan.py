@@ -7,8 +7,8 @@ import pytest
 from railnet.gangs.placement.cluster import Cluster
 from railnet.gangs.placement.gang import Gang, Member, Placement, Reason, Shortfall, domain
 from railnet.gangs.placement.node import Node, Taint
+from railnet.gangs.placement.pod_shape import HostPort, Shape, Toleration
 from railnet.gangs.placement.search import wanted
-from railnet.gangs.placement.shape import HostPort, Shape, Toleration
 from railnet.jobs.gang_request import Constraint
 from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
 from tests.railnet.gangs.placement.builders import (

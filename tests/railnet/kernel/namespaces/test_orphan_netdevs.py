@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from railnet.kernel import vf_netdev
+from railnet.kernel import vf_netdev_recognition
 from railnet.kernel.namespaces import orphan_netdevs
 from railnet.kernel.netlink.rtnetlink import Link
 from railnet.vf.orphans import OrphanNetdev
@@ -53,7 +53,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[int, list[Link]]], l
             yield There(tuple(by_inode[fd]))
 
         detached: list[tuple[object, int | None]] = []
-        monkeypatch.setattr(vf_netdev, "_kinds", list(vf_netdev.kinds_without_device("5.13.0")))
+        monkeypatch.setattr(vf_netdev_recognition, "_kinds", list(vf_netdev_recognition.kinds_without_device("5.13.0")))
         monkeypatch.setattr(orphan_netdevs, "namespaces", namespaces)
         monkeypatch.setattr(orphan_netdevs, "opened", opened)
         monkeypatch.setattr(orphan_netdevs, "links", links)

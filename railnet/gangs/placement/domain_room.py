@@ -1,0 +1,166 @@
+"""Counts for how many members of a shape each node and each domain has room: once, then only what changes."""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from railnet.gangs.placement.free_capacity import FreeCapacity
+from railnet.gangs.placement.gang import Domain, domain
+from railnet.gangs.placement.natural_order import natural_order
+from railnet.gangs.placement.pod_shape import Shape
+
+
+class Grouping:
+    """The nodes that have all labels of a list, grouped by the values of the first few of them: the domains of one level.
+
+    Attributes:
+        of: the number of each node's domain, by the node's position; -1 for a node without one of the labels.
+        nodes: the positions of each domain's nodes. Domains are numbered in the order of the fabric: by values, the larger level's first.
+        values: the values of each domain.
+    """
+
+    __slots__ = ("_domains", "_keys", "nodes", "of", "values")
+
+    def __init__(self, labels: Sequence[Mapping[str, str]], keys: tuple[str, ...], depth: int) -> None:
+        by_values: dict[tuple[str, ...], list[int]] = {}
+        for position, of_node in enumerate(labels):
+            values = tuple(of_node.get(key, "") for key in keys)
+            if "" not in values or all(key in of_node for key in keys):
+                by_values.setdefault(values[:depth], []).append(position)
+        self.values = sorted(by_values, key=lambda values: tuple(map(natural_order, values)))
+        self.nodes = [by_values[values] for values in self.values]
+        self.of = [-1] * len(labels)
+        for number, positions in enumerate(self.nodes):
+            for position in positions:
+                self.of[position] = number
+        self._keys = keys[:depth]
+        self._domains: dict[int, Domain] = {}
+
+    def number(self, labels: Mapping[str, str]) -> int | None:
+        """Return the domain with these labels, of which there may be more; None if there is none."""
+        try:
+            return self.values.index(tuple(labels[key] for key in self._keys))
+        except (KeyError, ValueError):
+            return None
+
+    def domain(self, number: int) -> Domain:
+        """Return a domain's labels."""
+        if number not in self._domains:
+            self._domains[number] = domain(dict(zip(self._keys, self.values[number], strict=True)))
+        return self._domains[number]
+
+
+class Level:
+    """The room of each domain of a grouping, for one shape.
+
+    Attributes:
+        slots: for how many members each domain has room.
+        sizes: how many nodes of each domain may have members.
+        eligible: whether each node may have members, by its position.
+    """
+
+    __slots__ = ("_full_before", "_ordered", "eligible", "grouping", "sizes", "slots")
+
+    def __init__(self, grouping: Grouping, eligible: Sequence[bool], slots: Sequence[int]) -> None:
+        self.grouping = grouping
+        self.eligible = eligible
+        self.slots = [sum(slots[position] for position in nodes) for nodes in grouping.nodes]
+        self.sizes = [sum(eligible[position] for position in nodes) for nodes in grouping.nodes]
+        self._ordered = sorted(map(self._entry, range(len(self.slots))))
+        self._full_before = [0] * len(
+            self.slots
+        )  # nodes of lower positions have no room; a hint, not always the highest
+
+    def first_with_room(self, number: int, slots: Sequence[int]) -> int:
+        """Return the index of a domain's first node that has room; the number of its nodes if none has."""
+        nodes = self.grouping.nodes[number]
+        index = bisect_left(nodes, self._full_before[number])
+        while index < len(nodes) and not slots[nodes[index]]:
+            index += 1
+        self._full_before[number] = nodes[index] if index < len(nodes) else nodes[-1]
+        return index
+
+    def nodes_with_room(self, number: int, slots: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Yield the positions of a domain's nodes that have room, in order, each with its slots."""
+        nodes = self.grouping.nodes[number]
+        for index in range(self.first_with_room(number, slots), len(nodes)):
+            position = nodes[index]
+            if room := slots[position]:
+                yield position, room
+
+    def change(self, differences: Iterable[tuple[int, int]]) -> None:
+        """Count slots that came or went, each with its node's position, and put the domains back in order."""
+        of, slots, full_before = self.grouping.of, self.slots, self._full_before
+        before: dict[int, tuple[int, int, int]] = {}
+        for position, difference in differences:
+            number = of[position]
+            if number < 0:
+                continue
+            if number not in before:
+                before[number] = (slots[number], self.sizes[number], number)
+            slots[number] += difference
+            if position < full_before[number]:  # noqa: PLR1730 - `min` would cost three times as much
+                full_before[number] = position
+        for number, entry in before.items():
+            del self._ordered[bisect_left(self._ordered, entry)]
+            insort(self._ordered, (slots[number], entry[1], number))
+
+    def best_fits(self, members: int) -> Iterator[int]:
+        """Yield the domains with room for so many members: least room left first, then fewest nodes, then in the order of the fabric."""
+        for index in range(bisect_left(self._ordered, (members,)), len(self._ordered)):
+            yield self._ordered[index][2]
+
+    def largest_first(self) -> Iterator[int]:
+        """Yield the domains with the most room first; of equal ones the larger, then the last in the order of the fabric."""
+        for _, _, number in reversed(self._ordered):
+            yield number
+
+    def _entry(self, number: int) -> tuple[int, int, int]:
+        return (self.slots[number], self.sizes[number], number)
+
+
+class Slots:
+    """For how many members of one shape each node has room.
+
+    Attributes:
+        eligible: whether each node may have members at all, by its position.
+        slots: the numbers, by position.
+        has_nodes: whether there is a node that may.
+        seen: how many of the cluster's changes are counted here.
+    """
+
+    __slots__ = ("_levels", "_rooms", "_shape", "eligible", "has_nodes", "seen", "slots")
+
+    def __init__(self, shape: Shape, eligible: Sequence[bool], rooms: Sequence[FreeCapacity], seen: int) -> None:
+        self._shape = shape
+        self.eligible = eligible
+        self.has_nodes = any(eligible)
+        self._rooms = rooms
+        once = {room: room.slots(shape) for room, may in zip(rooms, eligible, strict=True) if may}
+        self.slots = [once[room] if may else 0 for room, may in zip(rooms, eligible, strict=True)]
+        self._levels: dict[Grouping, Level] = {}
+        self.seen = seen
+
+    def level(self, grouping: Grouping) -> Level:
+        """Return the room of a grouping's domains."""
+        level = self._levels.get(grouping)
+        if level is None:
+            level = self._levels[grouping] = Level(grouping, self.eligible, self.slots)
+        return level
+
+    def forget(self, grouping: Grouping) -> None:
+        """Keep the room of a grouping's domains no longer."""
+        self._levels.pop(grouping, None)
+
+    def refresh(self, changed: Iterable[int]) -> None:
+        """Count the nodes at these positions again."""
+        shape, eligible, rooms, slots = self._shape, self.eligible, self._rooms, self.slots
+        differences = []
+        for position in set(changed):
+            if eligible[position]:
+                now = rooms[position].slots(shape)
+                if now != slots[position]:
+                    differences.append((position, now - slots[position]))
+                    slots[position] = now
+        if differences:
+            for level in self._levels.values():
+                level.change(differences)

@@ -1,0 +1,142 @@
+"""All that a pod asks of its node, without the pod's name: gangs of a thousand pods have one shape, or two.
+
+Sources: kubernetes/kubernetes, pkg/scheduler/framework/plugins: noderesources, nodeports, nodeaffinity, tainttoleration; and
+component-helpers/scheduling/corev1/nodeaffinity for terms.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
+from railnet.objects.resource_amounts import is_extended, requested
+
+_EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - what a host port without an address is bound to
+
+
+class HostPort(NamedTuple):
+    """A port of the node that a container is bound to."""
+
+    port: int
+    protocol: str = "TCP"
+    address: str = _EVERY_ADDRESS
+
+    def conflicts(self, other: "HostPort") -> bool:
+        """Return whether two pods of one node cannot have both."""
+        same_address = self.address == other.address or _EVERY_ADDRESS in (self.address, other.address)
+        return self[:2] == other[:2] and same_address
+
+
+class Toleration(NamedTuple):
+    """A toleration; an empty key tolerates every key, an empty effect every effect."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class AffinityTerm(NamedTuple):
+    """One of the terms of a required node affinity.
+
+    Attributes:
+        labels: requirements for the node's labels.
+        fields: requirements for its fields; the only field is `metadata.name`.
+    """
+
+    labels: NodeTerm = NodeTerm(())
+    fields: NodeTerm = NodeTerm(())
+
+    def holds(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Return whether a node is as required; an empty term matches no node."""
+        if not (self.labels.requirements or self.fields.requirements):
+            return False
+        return self.labels.holds(labels) and self.fields.holds({"metadata.name": name})
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """All that a pod asks of its node. Pods with equal shapes fit into the same places.
+
+    Attributes:
+        requests: the resources and how much of each, sorted; `pods` is one of them.
+        ports: its host ports.
+        selector: its `nodeSelector`, sorted.
+        affinity: the terms of its required node affinity, of which one must hold; None without one.
+        tolerations: which taints it tolerates.
+        scarce_first: the requests again, devices first: a node without a free one is passed over at once.
+    """
+
+    requests: tuple[tuple[str, int], ...]
+    ports: tuple[HostPort, ...] = ()
+    selector: tuple[tuple[str, str], ...] = ()
+    affinity: tuple[AffinityTerm, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    scarce_first: tuple[tuple[str, int], ...] = field(init=False, repr=False, compare=False)
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        parts = (self.requests, self.ports, self.selector, self.affinity, self.tolerations)
+        object.__setattr__(self, "_hash", hash(parts))
+        scarce_first = tuple(
+            sorted(self.requests, key=lambda request: (not is_extended(request[0]), request[0] == "pods"))
+        )
+        object.__setattr__(self, "scarce_first", scarce_first)
+
+    def __hash__(self) -> int:
+        return self._hash  # a shape is looked up for each member of each gang
+
+    def may_be_on(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Return whether selector and affinity admit a node."""
+        if any(labels.get(key) != value for key, value in self.selector):
+            return False
+        return self.affinity is None or any(term.holds(name, labels) for term in self.affinity)
+
+
+def shape(spec: Mapping[str, Any]) -> Shape:
+    """Read the shape of a pod from its `spec`."""
+    return Shape(
+        requests=tuple(sorted(requested(spec).items())),
+        ports=tuple(sorted(set(_ports(spec)))),
+        selector=tuple(sorted((spec.get("nodeSelector") or {}).items())),
+        affinity=_affinity(spec.get("affinity") or {}),
+        tolerations=tuple(sorted({_toleration(toleration) for toleration in spec.get("tolerations") or ()})),
+    )
+
+
+def _ports(spec: Mapping[str, Any]) -> Iterator[HostPort]:
+    sidecars = (
+        container for container in spec.get("initContainers") or () if container.get("restartPolicy") == "Always"
+    )
+    for container in (*(spec.get("containers") or ()), *sidecars):
+        for port in container.get("ports") or ():
+            if number := port.get("hostPort"):
+                yield HostPort(number, port.get("protocol") or "TCP", port.get("hostIP") or _EVERY_ADDRESS)
+
+
+def _toleration(written: Mapping[str, Any]) -> Toleration:
+    return Toleration(
+        written.get("key") or "",
+        written.get("operator") or "Equal",
+        written.get("value") or "",
+        written.get("effect") or "",
+    )
+
+
+def _affinity(written: Mapping[str, Any]) -> tuple[AffinityTerm, ...] | None:
+    required = (written.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+    if required is None:
+        return None
+    return tuple(
+        AffinityTerm(_term(term.get("matchExpressions")), _term(term.get("matchFields")))
+        for term in required.get("nodeSelectorTerms") or ()
+    )
+
+
+def _term(written: Any) -> NodeTerm:
+    return NodeTerm(
+        tuple(
+            Requirement(requirement["key"], Comparison(requirement["operator"]), tuple(requirement.get("values") or ()))
+            for requirement in written or ()
+        )
+    )

@@ -1,0 +1,275 @@
+"""One pass over all gangs: which gangs get a place, which wait and why, and for which gangs room is kept or made."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from railnet.gangs.placement.cluster import Cluster
+from railnet.gangs.placement.gang import Domain, Gang, GangKey, Member, Placement, Reason, Seat, Shortfall
+from railnet.gangs.placement.held_nodes import best_to_hold, kept_nodes
+from railnet.gangs.placement.pod_shape import Shape
+from railnet.gangs.placement.preemption import Preemption, Preemptions
+from railnet.gangs.placement.search import place, place_pinned, place_some, placement_of
+from railnet.gangs.placement.shortage import Shortages
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules of a pass.
+
+    Attributes:
+        hold_after: seconds that a gang may be passed by later and smaller ones; then the best domain is held for it.
+        running: the gangs that may be preempted, whether they run or only have a place; empty: there is no preemption.
+        most_preemptions: for how many gangs victims are looked for in one pass, which takes some milliseconds for each.
+        apart: whether a gang waits for a domain in which pods of another shape have a place and are not bound yet. The scheduler does not know of
+            seats: it may bind those pods so that one of the gang does not fit any more. Pods of one shape cannot do that to each other.
+    """
+
+    hold_after: float = 120.0
+    running: Sequence[Gang] = ()
+    most_preemptions: int = 20
+    apart: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """The decisions of one pass.
+
+    Attributes:
+        placements: gangs with members that get their place now, in the order of the queue. Their seats are reserved in the cluster.
+        shortfalls: gangs that wait.
+        preemptions: gangs that wait for others to leave; each is in `shortfalls` as well.
+        held: the domain that is held for the head of the queue; None if none is.
+        again: when another pass may decide otherwise although nothing has changed: a gang relaxes, or room is held for it. None: never.
+        remembered: what failed, for the next pass.
+    """
+
+    placements: tuple[Placement, ...] = ()
+    shortfalls: tuple[Shortfall, ...] = ()
+    preemptions: tuple[Preemption, ...] = ()
+    held: Domain | None = None
+    again: float | None = None
+    remembered: Mapping[GangKey, tuple[Gang, bool, Shortfall]] = field(default_factory=dict)
+
+
+def schedule(cluster: Cluster, gangs: Iterable[Gang], now: float, rules: Rules, before: Pass) -> Pass:
+    """Decide for all gangs that have members without a node.
+
+    Order: first gangs whose seats were taken or lost; then gangs that have started, whose late members keep their domain; then priority descending; then age.
+
+    Args:
+        cluster: as it is now. The seats of gangs that get a place are reserved in it; what other gangs have reserved is given back.
+        gangs: every gang of which a member, existing or still to come, is not bound. Others may be among them.
+        now: on the scale of `Gang.since`.
+        rules: what the pass goes by.
+        before: the pass before; `Pass()` for the first.
+    """
+    this_round = _Round(cluster, now, rules, before)
+    queue = sorted(gangs, key=lambda gang: (-gang.priority, gang.since, gang.key))
+    try:
+        this_round.give_back(queue)
+        lost = cluster.lost_seats()
+        waiting = [gang for gang in queue if not this_round.is_placed(gang, lost)]
+        # First those whose seats were lost, while nothing else is counted on the places that were taken instead of theirs.
+        waiting.sort(key=lambda gang: (lost.isdisjoint(cluster.seats(gang.key)), not gang.started))
+        this_round.seat_pinned(waiting)
+        for gang in waiting:
+            this_round.serve(gang)
+    finally:
+        cluster.keep_free(())
+    return this_round.result(queue)
+
+
+class _Round:
+    """A pass while it goes on."""
+
+    def __init__(self, cluster: Cluster, now: float, rules: Rules, before: Pass) -> None:
+        self._cluster = cluster
+        self._now = now
+        self._rules = rules
+        self._before = before
+        self._leaving: Preemptions | None = None
+        self._searched = 0
+        self._placements: dict[GangKey, Placement] = {}
+        self._failed: list[tuple[Gang, bool]] = []
+        self._binding: dict[Domain, set[tuple[GangKey, Shape]]] = {}
+        self._wait_for_others: set[GangKey] = set()
+        self._preemptions: list[Preemption] = []
+        self._kept: set[str] = set()
+        self._kept_for: GangKey | None = None
+        self._held: Domain | None = None
+        self._head: Gang | None = None
+        self._times: list[float] = []
+
+    def give_back(self, gangs: Sequence[Gang]) -> None:
+        """Give back what gangs have reserved that are not served any more."""
+        served = {gang.key for gang in gangs}
+        for key in self._cluster.reserving:
+            if key not in served:
+                self._cluster.unreserve(key)
+        for key in self._cluster.reserving:
+            self._note_binding(key, self._cluster.seats(key))
+
+    def is_placed(self, gang: Gang, lost: frozenset[Seat]) -> bool:
+        """Return whether all members have their places, and say so again for those that have not been told."""
+        seats = self._cluster.seats(gang.key)
+        waiting = [member for member in gang.members if not member.node]
+        if not waiting and len(gang.members) >= gang.needed:
+            self._cluster.unreserve(gang.key)
+            return True
+        if not seats or not lost.isdisjoint(seats) or not _seats_all(gang, waiting, seats):
+            return False
+        if any(member.name and member.pinned is None for member in waiting):
+            self._placements[gang.key] = placement_of(gang.key, seats)
+        return True
+
+    def seat_pinned(self, gangs: Iterable[Gang]) -> None:
+        """Keep room for pods that can go nowhere else, before any other gets a seat: after a restart, none has one.
+
+        Those that are pinned by the most labels come first: the others have more nodes to choose from.
+        """
+        started = [gang for gang in gangs if gang.started and not self._cluster.seats(gang.key)]
+        for gang in sorted(started, key=_labels, reverse=True):
+            if (placement := place_pinned(self._cluster, gang)) is not None:
+                self._reserve(placement)
+
+    def serve(self, gang: Gang) -> None:
+        """Give a gang its place, or find out what it waits for."""
+        relaxed = self._is_relaxed(gang)
+        placement = None if self._still_fails(gang, relaxed=relaxed) else self._place(gang, relaxed=relaxed)
+        if placement is not None:
+            self._reserve(placement)
+            self._placements[gang.key] = placement
+            return
+        self._failed.append((gang, relaxed))
+        if gang.key not in self._wait_for_others:
+            self._make_way(gang, relaxed=relaxed)
+
+    def result(self, queue: Sequence[Gang]) -> Pass:
+        """Return what was decided, in the order of the queue; nothing is held in the cluster any more."""
+        shortages = Shortages(self._cluster)
+        remembered: dict[GangKey, tuple[Gang, bool, Shortfall]] = {}
+        for gang, relaxed in self._failed:
+            remembered[gang.key] = (gang, relaxed, self._shortfall(shortages, gang, relaxed=relaxed))
+        return Pass(
+            placements=tuple(self._placements[gang.key] for gang in queue if gang.key in self._placements),
+            shortfalls=tuple(shortfall for _, _, shortfall in remembered.values()),
+            preemptions=tuple(self._preemptions),
+            held=self._held,
+            again=min((time for time in self._times if time > self._now), default=None),
+            remembered=remembered,
+        )
+
+    def _place(self, gang: Gang, *, relaxed: bool) -> Placement | None:
+        seats = self._cluster.seats(gang.key)
+        self._cluster.unreserve(gang.key)
+        binding = set() if gang.started else {at for at, seated in self._binding.items() if _differ(gang, seated)}
+        if not binding:
+            return place(self._cluster, gang, seats, relaxed=relaxed)
+        elsewhere = replace(gang, excluded=gang.excluded | binding)
+        placement = place(self._cluster, elsewhere, seats, relaxed=relaxed)
+        if placement is None and place(self._cluster, gang, seats, relaxed=relaxed):
+            self._wait_for_others.add(gang.key)
+        return placement
+
+    def _reserve(self, placement: Placement) -> None:
+        self._cluster.reserve(placement)
+        self._note_binding(placement.gang, placement.seats)
+
+    def _note_binding(self, gang: GangKey, seats: Iterable[Seat]) -> None:
+        """Note the shapes of the pods that have a place in each domain and are not bound."""
+        for seat in seats if self._rules.apart else ():
+            if seat.member and seat.domain:
+                self._binding.setdefault(seat.domain, set()).add((gang, seat.shape))
+
+    def _is_relaxed(self, gang: Gang) -> bool:
+        relaxes = gang.since + (gang.constraint.relax_after or 0.0)
+        if gang.constraint.preferred and relaxes > self._now:
+            self._times.append(relaxes)
+        return relaxes <= self._now
+
+    def _still_fails(self, gang: Gang, *, relaxed: bool) -> bool:
+        """Return whether it is remembered that the gang has no place, and nothing has changed for it."""
+        before = self._before.remembered.get(gang.key)
+        if before is None or gang.started:
+            return False
+        then, was_relaxed, shortfall = before
+        return (
+            shortfall.reason not in (Reason.HELD, Reason.BINDING)
+            and was_relaxed == relaxed
+            and not self._cluster.grew(gang, shortfall.generation)
+            and then == gang
+        )
+
+    def _make_way(self, gang: Gang, *, relaxed: bool) -> None:
+        """Let others leave for a gang that has no place, or hold the best domain for it if it is the head of the queue."""
+        if gang.started:
+            self._seat_some(gang, relaxed=relaxed)
+        if preemption := self._preempt(gang, relaxed=relaxed):
+            self._preemptions.append(preemption)
+            self._keep(kept_nodes(self._cluster, gang, preemption.domain, preemption.place), gang)
+        elif self._head is None and not gang.started:
+            self._hold(gang, relaxed=relaxed)
+
+    def _preempt(self, gang: Gang, *, relaxed: bool) -> Preemption | None:
+        if not self._rules.running or self._searched >= self._rules.most_preemptions:
+            return None
+        if self._leaving is None:
+            self._leaving = Preemptions(self._cluster, self._rules.running)
+        if not self._leaving.may_help(gang, relaxed=relaxed) or self._only_prefers(gang, relaxed=relaxed):
+            return None
+        self._searched += 1
+        return self._leaving.preempt(gang, relaxed=relaxed)
+
+    def _only_prefers(self, gang: Gang, *, relaxed: bool) -> bool:
+        """Return whether the gang fits as soon as it relaxes: a preference alone evicts no other gang, as in the kube-scheduler."""
+        may_relax = bool(gang.constraint.preferred) and not (relaxed or gang.started)
+        return may_relax and place(self._cluster, gang, relaxed=True) is not None
+
+    def _hold(self, gang: Gang, *, relaxed: bool) -> None:
+        domain_and_nodes = best_to_hold(self._cluster, gang, relaxed=relaxed)
+        if domain_and_nodes is None:
+            return  # it can have no place at all, so the next one is the head
+        self._head = gang
+        hold_from = gang.since + self._rules.hold_after
+        self._times.append(hold_from)
+        if hold_from <= self._now:
+            self._held, nodes = domain_and_nodes
+            self._keep(nodes, gang)
+
+    def _keep(self, nodes: Iterable[str], gang: Gang) -> None:
+        self._kept.update(nodes)
+        self._kept_for = self._kept_for or gang.key
+        self._cluster.keep_free(self._kept)
+
+    def _seat_some(self, gang: Gang, *, relaxed: bool) -> None:
+        """Keep the places of the members that have one, although others have none."""
+        if (placement := place_some(self._cluster, gang, relaxed=relaxed)) is not None:
+            self._reserve(placement)
+
+    def _shortfall(self, shortages: Shortages, gang: Gang, *, relaxed: bool) -> Shortfall:
+        shortfall = shortages.shortfall(gang, relaxed=relaxed)
+        if gang.key in self._wait_for_others:
+            return replace(shortfall, reason=Reason.BINDING)
+        if self._kept and not shortfall.permanent and place(self._cluster, gang, relaxed=relaxed):
+            return replace(shortfall, reason=Reason.HELD, held_for=self._kept_for)
+        return shortfall
+
+
+def _differ(gang: Gang, seated: Iterable[tuple[GangKey, Shape]]) -> bool:
+    """Return whether members of a gang and those of others in a domain have several shapes."""
+    others = {shape for key, shape in seated if key != gang.key}
+    return bool(others) and len(others | gang.shapes) > 1
+
+
+def _labels(gang: Gang) -> int:
+    """Return how many labels pin the gang's members that are not bound; -1 if none is pinned."""
+    return max(
+        (len(member.pinned) for member in gang.members if member.pinned is not None and not member.node), default=-1
+    )
+
+
+def _seats_all(gang: Gang, waiting: Sequence[Member], seats: Sequence[Seat]) -> bool:
+    """Return whether seats are those of exactly these members: of those that exist by name, of the others by number."""
+    named = {seat.member for seat in seats if seat.member}
+    nameless_count = sum(1 for member in waiting if not member.name) + max(0, gang.needed - len(gang.members))
+    return named == {member.name for member in waiting if member.name} and len(seats) == len(named) + nameless_count
