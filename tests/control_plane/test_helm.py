@@ -42,6 +42,12 @@ _KINDS = (
     "clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingwebhookconfigurations,priorityclasses"
 )
 _OF_KUBERNETES = {("ConfigMap", NAMESPACE, "kube-root-ca.crt"), ("ServiceAccount", NAMESPACE, "default")}
+# Railnet's programs make these themselves, and other modules run them.
+_OF_PROGRAMS = {
+    ("Lease", NAMESPACE, "railnet-controllers"),
+    ("Secret", NAMESPACE, "railnet-admission-tls"),
+    ("ConfigMap", NAMESPACE, "railnet-sticky-addresses"),
+}
 _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/railnet-admission"
 _BUNDLE = base64.b64encode(b"-----BEGIN CERTIFICATE-----\n").decode()
 
@@ -55,14 +61,14 @@ def helm(server: ApiServer) -> Iterator[Helm]:
 
 
 def objects(server: ApiServer) -> dict[Name, JsonObject]:
-    """Return the objects of Railnet's namespace and those with Railnet's label, but for Helm's own Secrets."""
+    """Return the objects of Railnet's namespace and those with its label, but for Helm's Secrets and what programs make."""
     everywhere = ("--all-namespaces", "--output=json", "--selector=app.kubernetes.io/name")
     listed = [
         *json.loads(server.kubectl("get", _KINDS, *everywhere).stdout)["items"],
         *json.loads(server.kubectl("get", _KINDS, f"--namespace={NAMESPACE}", "--output=json").stdout)["items"],
     ]
     found = {name_of(one): one for one in listed if is_railnets(one["metadata"])}
-    return {name: one for name, one in found.items() if name not in _OF_KUBERNETES}
+    return {name: one for name, one in found.items() if name not in _OF_KUBERNETES | _OF_PROGRAMS}
 
 
 def is_railnets(metadata: JsonObject) -> bool:
