@@ -13,6 +13,20 @@ ROOT = Path(__file__).resolve().parents[2]
 _CNI = Path("/etc/cni")
 
 
+def build(target: str, archive: Path, *options: str) -> None:
+    """Write the archive of an image, and its list of packages beside it."""
+    subprocess.run([ROOT / "scripts/image", *options, target, archive], check=True)
+
+
+def digest_of(archive: Path) -> str:
+    """Return the digest of the image in an OCI archive."""
+    done = subprocess.run(
+        ["tar", "--extract", "--to-stdout", "--file", archive, "index.json"], capture_output=True, check=True
+    )
+    (descriptor,) = json.loads(done.stdout)["manifests"]
+    return str(descriptor["digest"])
+
+
 class Image:
     """An OCI archive, unpacked below a folder.
 
@@ -27,7 +41,7 @@ class Image:
         self.archive, self.rootfs = folder / "image.tar", folder / "rootfs"
         self._layout = folder / "layout"
         before = set(_CNI.rglob("*"))
-        subprocess.run([ROOT / "scripts/image", *options, target, self.archive], check=True)
+        build(target, self.archive, *options)
         self.bill: dict[str, Any] = json.loads((folder / "image.tar.cdx.json").read_text())
         self.left_by_build = sorted(set(_CNI.rglob("*")) - before)
         _unpack(self.archive, self._layout)
