@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import tomllib
+from datetime import datetime
 from hashlib import md5
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -74,6 +75,7 @@ def test_labels_say_what_the_image_is(node: Image, admission: Image) -> None:
 
     assert labels.pop("source", "https://").startswith("https://")
     assert re.fullmatch(r"[0-9a-f]{40}(-modified)?|unknown", labels.pop("revision"))
+    assert labels.pop("created") == node.whole_config["created"]
     assert labels == {
         "title": "Railnet",
         "version": VERSION,
@@ -142,6 +144,13 @@ def test_image_that_is_built_anew_has_the_same_digest(image: Image, tmp_path: Pa
     build(which, tmp_path / "again.tar", "--anew")
 
     assert digest_of(tmp_path / "again.tar") == image.digest
+
+
+def test_every_time_in_the_image_is_the_one_of_its_label(image: Image) -> None:
+    created = datetime.fromisoformat(image.config["Labels"]["org.opencontainers.image.created"])
+
+    assert {step["created"] for step in image.whole_config["history"]} == {image.whole_config["created"]}
+    assert {entry.mtime for entry in image.entries()} == {created.timestamp()}
 
 
 def test_image_is_for_amd64(image: Image) -> None:
