@@ -1,6 +1,6 @@
 """Bring VFs' netdevs back to the node's own network namespace, under their own names on the node.
 
-`cni.attachment.attachments` and `cni.recovery` decide when that is done; `railnet.vf.orphans` decides the names.
+`cni.attachment.attachments` and `cni.recovery` decide when that is done; `railnet.vf.orphan_rescue` decides the names.
 """
 
 import logging
@@ -19,10 +19,10 @@ from railnet.kernel.namespaces import orphan_netdevs
 from railnet.kernel.namespaces.netns import NetnsIdentity, identity, opened
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.threads.bounded_threads import BoundedThreads
-from railnet.vf import attachment_plan, orphans
+from railnet.vf import attachment_plan, orphan_rescue
 from railnet.vf.inventory import Netdev, VirtualFunction
 from railnet.vf.link_settings import Value
-from railnet.vf.orphans import OrphanNetdev
+from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Attachment, Netns
 from railnet.vf.steps import ProbeAgain, ResetLink
@@ -152,9 +152,9 @@ class NodeNetdevs:
 
     async def missing(self) -> tuple[VirtualFunction, ...]:
         """Return the free VFs that should have a netdev on the node and have none."""
-        if seeming := orphans.missing(self._table.inventory, self._table.owned()):
+        if seeming := orphan_rescue.missing(self._table.inventory, self._table.owned()):
             await self._netdevs.refresh(seeming)
-        return orphans.missing(self._table.inventory, self._table.owned())
+        return orphan_rescue.missing(self._table.inventory, self._table.owned())
 
     async def find_orphans(self, vfs: Collection[PciAddress]) -> dict[PciAddress, OrphanNetdev]:
         """Search all namespaces of the host for VFs' netdevs.
@@ -179,11 +179,11 @@ class NodeNetdevs:
         Raises:
             OSError: what the kernel refused.
         """
-        misnamed = orphans.misnamed(self._table.inventory, frozenset(addresses))
+        misnamed = orphan_rescue.misnamed(self._table.inventory, frozenset(addresses))
         if misnamed:
             vfs = tuple(vf.address for vf in misnamed)
             written = await self.threads.run_to_the_end(_NAMES, partial(orphan_netdevs.written_names, vfs))
-            steps = orphans.rename_on_node(self._table.inventory, misnamed, written)
+            steps = orphan_rescue.rename_on_node(self._table.inventory, misnamed, written)
             await self.threads.run_to_the_end(_NAMES, partial(perform.detach, steps, None))
             # No record says how they were: they came back from a namespace that ended, and their record was lost.
             await self._reset(ResetLink(vf.address, vf.netdev.ifindex, {}) for vf in misnamed if vf.netdev is not None)

@@ -1,6 +1,6 @@
 """The search of all network namespaces for VFs' netdevs that are not on the node, shared by concurrent callers.
 
-`railnet.vf.orphans` decides what is done about a netdev that is found.
+`railnet.vf.orphan_rescue` decides what is done about a netdev that is found.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from pathlib import Path
 from cni.cancellation_shield import to_the_end
 from railnet.kernel.namespaces import orphan_netdevs
 from railnet.kernel.threads.bounded_threads import BoundedThreads
-from railnet.vf.orphans import OrphanNetdev
+from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.pci_address import PciAddress
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cni.cancellation_shield import until_stopped
-from cni.events import TookBack, count_nothing
 from cni.host import chain, lock
 from cni.host.chain import Primary
 from cni.host.errors import TRY_AGAIN, CniError
@@ -25,6 +24,7 @@ from cni.host_delegates import HostDelegates
 from cni.primary_gc import state_files
 from cni.primary_gc.liveness import DeadContainer, LivenessFacts, dead_containers
 from cni.primary_gc.state_files import StateFile
+from cni.rail_events import TookBack, count_nothing
 from railnet.kernel import foreign_state_files
 from railnet.kernel.boot import boot_time
 from railnet.kernel.files import open_below

@@ -12,7 +12,7 @@ from cni.attachment.journal import Journal
 from cni.attachment.netdev_return import NodeNetdevs
 from cni.recovery.rules import NamespaceState
 from cni.recovery.sandbox_namespace import SandboxNamespaces
-from railnet.vf.orphans import OrphanNetdev
+from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Record
 

@@ -1,6 +1,6 @@
 """Change records without a request: rebuild lost ones, follow a namespace to another path, free VFs that are back.
 
-`cni.recovery.rules` and `cni.recovery.orphan_vfs` decide when that is done; `railnet.vf.orphans` decides what a rebuilt record says.
+`cni.recovery.rules` and `cni.recovery.missing_netdevs` decide when that is done; `railnet.vf.orphan_rescue` decides what a rebuilt record says.
 """
 
 import logging
@@ -11,8 +11,8 @@ from cni.attachment.claims import Claims, owner_of
 from cni.attachment.journal import Journal
 from cni.attachment.netdev_return import NodeNetdevs
 from cni.sandbox_locks import PerKey
-from railnet.vf import orphans
-from railnet.vf.orphans import OrphanNetdev, RebuildSources
+from railnet.vf import orphan_rescue
+from railnet.vf.orphan_rescue import OrphanNetdev, RebuildSources
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Netns, Record
 from railnet.vf.table import VfTable
@@ -57,7 +57,7 @@ class RecordRepair:
         free = {vf: orphan for vf, orphan in absent.items() if self._table.owner(vf) is None}
         records = {record.key: record for record in self._journal.records()}
         sources = RebuildSources(records, self._journal.lost_records, pods, self._boot)
-        for record in orphans.rebuild(self._table.inventory, free, sources):
+        for record in orphan_rescue.rebuild(self._table.inventory, free, sources):
             if self._sandboxes.is_held(record.key):
                 continue  # a request works on this sandbox; the next search rebuilds its record
             _log.error("sandbox %s: record rebuilt from network namespace %s", record.key, record.netns.path)

@@ -12,10 +12,10 @@ from math import inf
 from cni.attachment.attachments import Attachments
 from cni.attachment.ipam_late_release import IpamRelease
 from cni.attachment.journal import Journal
-from cni.events import TookBack, count_nothing
 from cni.host.errors import CniError
+from cni.rail_events import TookBack, count_nothing
 from cni.recovery import rules
-from cni.recovery.orphan_vfs import OrphanVfs
+from cni.recovery.missing_netdevs import OrphanVfs
 from cni.recovery.record_repair import RecordRepair
 from cni.recovery.rules import RecordState, RecoveryAction
 from cni.recovery.sandbox_namespace import Observed, SandboxNamespaces

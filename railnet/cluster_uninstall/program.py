@@ -13,7 +13,7 @@ from pathlib import Path
 from railnet.apiserver import service_account
 from railnet.apiserver.node_transport import NodeTransport
 from railnet.apiserver.service_account import NotInCluster
-from railnet.cluster_uninstall.cluster_uninstall import ClusterUninstall
+from railnet.cluster_uninstall.daemonset_uninstall import ClusterUninstall
 from railnet.cluster_uninstall.deadline import Deadline, RetryingApiServer
 from railnet.vf.errors import Misconfigured
 

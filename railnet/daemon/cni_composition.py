@@ -14,12 +14,12 @@ from cni.attachment.journal import Journal
 from cni.attachment.local_ipam import LocalIpam
 from cni.attachment.netdev_lookup import NetdevLookup
 from cni.attachment.netdev_return import NodeNetdevs
-from cni.events import TookBack
 from cni.host import lock
 from cni.host_delegates import HostDelegates
 from cni.primary_gc.collector import PrimaryGc
+from cni.rail_events import TookBack
 from cni.recovery.contested_vfs import ContestedVfs
-from cni.recovery.orphan_vfs import OrphanVfs
+from cni.recovery.missing_netdevs import OrphanVfs
 from cni.recovery.record_repair import RecordRepair
 from cni.recovery.sandbox_namespace import SandboxNamespaces
 from cni.recovery.sweep import Recovery

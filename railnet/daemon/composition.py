@@ -17,10 +17,10 @@ from typing import NamedTuple, Protocol
 from cni.attachment.local_ipam import LocalIpam
 from cni.delegate_slots import DelegateSlots
 from cni.dispatch import Dispatcher
-from cni.events import Observer
 from cni.flannel_shortcut import FlannelDelegates
 from cni.host.daemon import SOCKET
 from cni.pod_devices import PodDevices
+from cni.rail_events import Observer
 from cni.request_interruption import TimeLimits
 from cni.server import Server
 from cni.verbs.parts import Parts

@@ -14,7 +14,7 @@ from railnet.daemon.resync_requests import ResyncRequests
 from railnet.kernel.inventory import inventory, reread
 from railnet.kernel.netlink import uevents
 from railnet.kernel.sysfs.functions import Sysfs
-from railnet.vf import orphans
+from railnet.vf import orphan_rescue
 from railnet.vf.changed_functions import EVERYTHING, ChangedFunctions
 from railnet.vf.errors import RailnetError
 from railnet.vf.table import VfTable
@@ -86,7 +86,7 @@ def _may_be_left(table: VfTable, changed: ChangedFunctions) -> bool:
     pfs = any(pf.address in changed.functions for pf in table.inventory.pfs)
     # A sweep alone takes back why a VF was withheld, such as a netdev that was absent and is here again.
     at_rest = (
-        orphans.is_at_rest(vf, owned=table.owner(vf.address) is not None) and table.withheld(vf.address) is None
+        orphan_rescue.is_at_rest(vf, owned=table.owner(vf.address) is not None) and table.withheld(vf.address) is None
         for vf in vfs
     )
     return pfs or not all(at_rest)

@@ -7,7 +7,7 @@ from typing import Any
 from railnet.apiserver.client import Absent, Conflict, StreamingApiServer
 from railnet.apiserver.request import JsonObject, delete
 from railnet.train.job_lookup import CONFIG_MAPS, DEPLOYMENTS, JOBS, PODS, SERVICES, address, collection, find, listed
-from railnet.train.live_objects import LiveObjects
+from railnet.train.watched_objects import LiveObjects
 
 _RESOURCES = (SERVICES, DEPLOYMENTS, JOBS, PODS)
 _SHOWN_SECONDS = 5.0

@@ -9,13 +9,13 @@ from railnet.apiserver.client import RequestFailed, StreamingApiServer
 from railnet.apiserver.object_watch import pages
 from railnet.apiserver.request import Collection
 from railnet.cli.output import Output
+from railnet.jobs.cluster_usage import NodeRoom, PodUse, Usage, node_room, pod_use, usage
 from railnet.jobs.gang_overview import WAITING, GangWait, gang_wait
-from railnet.jobs.usage import NodeRoom, PodUse, Usage, node_room, pod_use, usage
 from railnet.train.failure import TrainFailed
 from railnet.train.job_lookup import PODS, everything
-from railnet.train.live_objects import Keep, LiveObjects
 from railnet.train.screen import Screen
 from railnet.train.usage_table import as_json, rendered
+from railnet.train.watched_objects import Keep, LiveObjects
 
 _NODES = "nodes"
 _EVENTS = "events"

@@ -15,8 +15,8 @@ from railnet.train import job_file
 from railnet.train.creation import Creation, CreationOutcome
 from railnet.train.interruption import ended_by_sigterm, uninterrupted
 from railnet.train.job_lookup import CONFIG_MAPS, DEPLOYMENTS, JOBS, PODS, collection, everything
-from railnet.train.live_objects import LiveObjects
 from railnet.train.screen import Screen
+from railnet.train.watched_objects import LiveObjects
 
 _REDRAW_SECONDS = 1.0
 _COLUMNS = (Column("TASK"), Column("STATE"), Column("RESTARTS", number=True), Column("NODE"), Column("WAITS FOR"))

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from railnet.cli.table import Column, aligned
+from railnet.jobs.cluster_usage import JobUse, Share, Usage
 from railnet.jobs.gang_overview import GangUse
-from railnet.jobs.usage import JobUse, Share, Usage
 from railnet.objects.resource_amounts import CPU, MILLI, amount_text
 
 _SHARES = (

@@ -1,4 +1,4 @@
-"""Steps that change the kernel's state, as values. `railnet.vf.attachment_plan`, `railnet.vf.provision` and `railnet.vf.orphans` plan them, `railnet.kernel.perform` does them."""
+"""Steps that change the kernel's state, as values. `railnet.vf.attachment_plan`, `railnet.vf.provision` and `railnet.vf.orphan_rescue` plan them, `railnet.kernel.perform` does them."""
 
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network

@@ -19,10 +19,10 @@ from cni.attachment.journal import Journal
 from cni.attachment.local_ipam import LocalIpam
 from cni.attachment.netdev_lookup import NetdevLookup
 from cni.attachment.netdev_return import NodeNetdevs
-from cni.events import TookBack, count_nothing
 from cni.host.chain import Primary
 from cni.host_delegates import HostDelegates
-from cni.recovery.orphan_vfs import OrphanVfs, Pods
+from cni.rail_events import TookBack, count_nothing
+from cni.recovery.missing_netdevs import OrphanVfs, Pods
 from cni.recovery.record_repair import RecordRepair
 from cni.recovery.sandbox_namespace import SandboxNamespaces
 from cni.recovery.sweep import Recovery

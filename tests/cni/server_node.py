@@ -9,10 +9,10 @@ from pathlib import Path
 from cni import primary_configuration
 from cni.delegate_slots import DelegateSlots
 from cni.dispatch import Dispatcher
-from cni.events import AddRefused, RailsAttached
 from cni.flannel_shortcut import FlannelDelegates
 from cni.host.chain import Primary
 from cni.pod_devices import PodDevices
+from cni.rail_events import AddRefused, RailsAttached
 from cni.request import CniRequest
 from cni.request_interruption import TimeLimits
 from cni.sandbox_locks import PerKey

@@ -1,6 +1,6 @@
 """VFs' netdevs in network namespaces without a record: find them, and move them to the node.
 
-Namespaces are enumerated in `railnet.kernel.namespaces.netns_search`. `railnet.vf.orphans` decides what is done about a netdev.
+Namespaces are enumerated in `railnet.kernel.namespaces.netns_search`. `railnet.vf.orphan_rescue` decides what is done about a netdev.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ from railnet.kernel.netlink import source_routing
 from railnet.kernel.netlink.rtnetlink import Links, links
 from railnet.kernel.netlink.sandbox_link_state import state
 from railnet.kernel.vf_netdev_recognition import find_all, host_ifname
-from railnet.vf.orphans import OrphanNetdev
+from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.rail_routing import RULE_PRIORITY
 from railnet.vf.record import Netns

@@ -22,7 +22,7 @@ from railnet.vf.errors import Misconfigured, NotPermitted, NotReady, Unusable
 from railnet.vf.inventory import Netdev, Port
 from railnet.vf.link_settings import Settings
 from railnet.vf.network import DEFAULT, NoIpam, PluginIpam, SliceIpam, StaticIpam
-from railnet.vf.orphans import OrphanNetdev
+from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Netns, Record, RecordedIpam
 from railnet.vf.sandbox_difference import SandboxLink

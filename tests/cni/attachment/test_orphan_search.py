@@ -9,7 +9,7 @@ import pytest
 
 from cni.attachment.orphan_search import OrphanSearch
 from railnet.kernel.namespaces import orphan_netdevs
-from railnet.vf.orphans import OrphanNetdev
+from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Netns
 from railnet.vf.sandbox_difference import SandboxLink

@@ -11,7 +11,7 @@ from cni.attachment.netdev_return import NodeNetdevs
 from cni.recovery.contested_vfs import ContestedVfs
 from cni.recovery.rules import NamespaceState
 from cni.recovery.sandbox_namespace import Observed
-from railnet.vf.orphans import OrphanNetdev
+from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.record import Record
 from railnet.vf.sandbox_difference import SandboxLink
 from tests.cni.attachment_node import Node, a_node, planned

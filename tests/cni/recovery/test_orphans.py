@@ -13,7 +13,7 @@ import pytest
 from cni.attachment import netdev_return
 from railnet.kernel.namespaces import orphan_netdevs
 from railnet.kernel.sysfs.functions import Sysfs
-from railnet.vf.orphans import OrphanNetdev
+from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.record import Netns
 from railnet.vf.sandbox_difference import SandboxLink
 from railnet.vf.steps import ProbeAgain, RenameLink

@@ -16,7 +16,7 @@ from cni.recovery import sandbox_namespace
 from cni.recovery.rules import NamespaceState
 from cni.recovery.sandbox_namespace import Observed, SandboxNamespaces
 from railnet.kernel.namespaces import orphan_netdevs
-from railnet.vf.orphans import OrphanNetdev
+from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.record import Netns
 from railnet.vf.sandbox_difference import SandboxLink
 from tests.cni.attachment_node import KEY, VF, Node, a_node, attached

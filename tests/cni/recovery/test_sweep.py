@@ -13,7 +13,7 @@ from cni.attachment.attachments import Attachments
 from cni.recovery import sweep
 from railnet.kernel import waiting
 from railnet.kernel.namespaces import orphan_netdevs
-from railnet.vf.orphans import OrphanNetdev
+from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Record
 from railnet.vf.sandbox_difference import SandboxLink

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from railnet.apiserver.request import Request
-from railnet.cluster_uninstall.cluster_uninstall import ClusterUninstall
+from railnet.cluster_uninstall.daemonset_uninstall import ClusterUninstall
 from railnet.cluster_uninstall.deadline import Deadline, RetryingApiServer
 from tests.railnet.controllers.cluster_in_memory import Cluster
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cni.events import AddRefused, Observer, RailChanged, RailsAttached, ignore
 from cni.host.errors import CniError
+from cni.rail_events import AddRefused, Observer, RailChanged, RailsAttached, ignore
 from railnet.apiserver import service_account
 from railnet.apiserver.outbox import Message, Outbox
 from railnet.configuration import Configuration, HostConfiguration, Publish

@@ -12,8 +12,8 @@ import pytest
 
 from railnet.apiserver.client import RequestFailed
 from railnet.cli.output import Form, Output
+from railnet.jobs.cluster_usage import NodeRoom, PodUse, Usage, usage
 from railnet.jobs.gang_overview import GangWait
-from railnet.jobs.usage import NodeRoom, PodUse, Usage, usage
 from railnet.train import top as top_module
 from railnet.train.screen import Screen
 from railnet.train.top import NotAllowed, look, top, watch

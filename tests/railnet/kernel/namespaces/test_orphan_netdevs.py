@@ -10,7 +10,7 @@ import pytest
 from railnet.kernel import vf_netdev_recognition
 from railnet.kernel.namespaces import orphan_netdevs
 from railnet.kernel.netlink.rtnetlink import Link
-from railnet.vf.orphans import OrphanNetdev
+from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.record import Netns
 from railnet.vf.sandbox_difference import SandboxLink
 from railnet.vf.steps import MoveLinkOut

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from railnet.jobs.rank_numbers import StickyPod, addresses, assign, number_of, numbers
+from railnet.jobs.sticky_numbers import StickyPod, addresses, assign, number_of, numbers
 from railnet.vf.network import STICKY_ANNOTATION, Limit, Network, Networks, StickyIpam
 
 SMALL = StickyIpam(ip_network("10.58.0.0/29"))

@@ -7,7 +7,7 @@ import pytest
 
 from railnet.apiserver.request import Request
 from railnet.train.job_lookup import PODS, collection
-from railnet.train.live_objects import LiveObjects
+from railnet.train.watched_objects import LiveObjects
 from tests.railnet.train.memory_api_server import MemoryApiServer, status
 from tests.waiting import until
 

@@ -5,9 +5,9 @@ from ipaddress import ip_address, ip_interface
 
 import pytest
 
-from railnet.vf import orphans
+from railnet.vf import orphan_rescue
 from railnet.vf.inventory import Inventory, LinkLayer, Netdev, VirtualFunction
-from railnet.vf.orphans import Absence, OrphanNetdev, RebuildSources
+from railnet.vf.orphan_rescue import Absence, OrphanNetdev, RebuildSources
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.rail_routing import APART
 from railnet.vf.record import LostRecord, Netns, Record, SandboxPod
@@ -51,23 +51,23 @@ def sources(
     ids=["no netdev", "on the node", "no RDMA device either", "unbound", "another driver"],
 )
 def test_free_vf_whose_driver_makes_netdevs_and_that_has_none_is_missing(changes, is_missing: bool) -> None:
-    found = orphans.missing(with_vf(FIRST, **changes), frozenset())
+    found = orphan_rescue.missing(with_vf(FIRST, **changes), frozenset())
 
     assert [vf.address for vf in found] == ([FIRST.address] if is_missing else [])
 
 
 def test_vf_of_a_sandbox_is_not_missing() -> None:
-    assert orphans.missing(with_vf(FIRST, netdev=None), {FIRST.address}) == ()
+    assert orphan_rescue.missing(with_vf(FIRST, netdev=None), {FIRST.address}) == ()
 
 
 def test_vf_on_no_rail_is_left_to_other_software() -> None:
     away, returned = with_vf(FIRST, netdev=None), with_vf(FIRST, netdev=Netdev("net1", 31, 1500))
     ethernet = frozenset[LinkLayer]({"Ethernet"})
 
-    assert [vf.address for vf in orphans.missing(away, ())] == [FIRST.address]
-    assert [vf.address for vf in orphans.misnamed(returned, {FIRST.address})] == [FIRST.address]
-    assert orphans.missing(replace(away, rail_link_layers=ethernet), ()) == ()
-    assert orphans.misnamed(replace(returned, rail_link_layers=ethernet), {FIRST.address}) == ()
+    assert [vf.address for vf in orphan_rescue.missing(away, ())] == [FIRST.address]
+    assert [vf.address for vf in orphan_rescue.misnamed(returned, {FIRST.address})] == [FIRST.address]
+    assert orphan_rescue.missing(replace(away, rail_link_layers=ethernet), ()) == ()
+    assert orphan_rescue.misnamed(replace(returned, rail_link_layers=ethernet), {FIRST.address}) == ()
 
 
 # Rebuilt records.
@@ -78,13 +78,13 @@ def test_rebuilt_record_has_the_rules_that_del_has_to_remove() -> None:
     orphan = an_orphan()
     link = replace(orphan.link, ipv4=APART, rules=frozenset({Rule(own, 5601), Rule(others, 5602)}))
 
-    (record,) = orphans.rebuild(INVENTORY, {FIRST.address: replace(orphan, link=link)}, sources())
+    (record,) = orphan_rescue.rebuild(INVENTORY, {FIRST.address: replace(orphan, link=link)}, sources())
 
     assert record.attachments[0].routing == RailRouting(APART, 5601, (own,))
 
 
 def test_record_is_rebuilt_from_what_the_kernel_shows() -> None:
-    (record,) = orphans.rebuild(INVENTORY, {FIRST.address: an_orphan()}, sources(pods={FIRST.address: "uid-7"}))
+    (record,) = orphan_rescue.rebuild(INVENTORY, {FIRST.address: an_orphan()}, sources(pods={FIRST.address: "uid-7"}))
 
     (one,) = record.attachments
     assert (record.key, record.pod, record.stage) == (
@@ -101,7 +101,7 @@ def test_record_is_rebuilt_from_what_the_kernel_shows() -> None:
 def test_vfs_of_one_namespace_are_one_record_in_the_order_of_their_names() -> None:
     found = {FIRST.address: an_orphan("net2"), SECOND.address: an_orphan("net1")}
 
-    (record,) = orphans.rebuild(INVENTORY, found, sources())
+    (record,) = orphan_rescue.rebuild(INVENTORY, found, sources())
 
     assert [(one.ifname, one.vf) for one in record.attachments] == [
         ("net1", SECOND.address),
@@ -116,7 +116,7 @@ LOST = LostRecord("c0ffee", "eth0", NETNS, SandboxPod("ml", "train-0", "uid-1"))
 def test_rebuilt_record_has_the_name_and_pod_that_are_still_readable_in_the_lost_one(path: str) -> None:
     lost = LOST._replace(netns=NETNS._replace(path=path))
 
-    (record,) = orphans.rebuild(INVENTORY, {FIRST.address: an_orphan()}, sources(lost))
+    (record,) = orphan_rescue.rebuild(INVENTORY, {FIRST.address: an_orphan()}, sources(lost))
 
     assert (record.key, record.pod, record.netns, record.named) == ("c0ffee@eth0", LOST.pod, NETNS, True)
 
@@ -131,7 +131,7 @@ def test_rebuilt_record_has_the_name_and_pod_that_are_still_readable_in_the_lost
     ids=["no namespace", "another inode", "an earlier namespace with the same inode"],
 )
 def test_lost_record_of_another_namespace_is_not_used(lost: LostRecord) -> None:
-    (record,) = orphans.rebuild(INVENTORY, {FIRST.address: an_orphan()}, sources(lost))
+    (record,) = orphan_rescue.rebuild(INVENTORY, {FIRST.address: an_orphan()}, sources(lost))
 
     assert record.key == "unknown-4026532300@eth0"
 
@@ -139,7 +139,7 @@ def test_lost_record_of_another_namespace_is_not_used(lost: LostRecord) -> None:
 def test_name_that_another_record_has_is_not_taken() -> None:
     other = a_record(an_attachment(vf=SECOND.address))
 
-    (record,) = orphans.rebuild(INVENTORY, {FIRST.address: an_orphan()}, sources(LOST, records=(other,)))
+    (record,) = orphan_rescue.rebuild(INVENTORY, {FIRST.address: an_orphan()}, sources(LOST, records=(other,)))
 
     assert record.key == "unknown-4026532300@eth0"
 
@@ -147,13 +147,13 @@ def test_name_that_another_record_has_is_not_taken() -> None:
 def test_namespace_waits_while_an_earlier_one_still_has_its_made_up_name() -> None:
     before = a_record(container_id="unknown-4026532300", primary={}, netns=NETNS._replace(path="/run/netns/cni-0"))
 
-    assert orphans.rebuild(INVENTORY, {FIRST.address: an_orphan()}, sources(records=(before,))) == ()
+    assert orphan_rescue.rebuild(INVENTORY, {FIRST.address: an_orphan()}, sources(records=(before,))) == ()
 
 
 def test_vf_that_is_found_later_is_added_to_its_namespaces_record() -> None:
-    (record,) = orphans.rebuild(INVENTORY, {FIRST.address: an_orphan()}, sources())
+    (record,) = orphan_rescue.rebuild(INVENTORY, {FIRST.address: an_orphan()}, sources())
 
-    (both,) = orphans.rebuild(INVENTORY, {SECOND.address: an_orphan("net2")}, sources(records=(record,)))
+    (both,) = orphan_rescue.rebuild(INVENTORY, {SECOND.address: an_orphan("net2")}, sources(records=(record,)))
 
     assert both == replace(record, attachments=both.attachments)
     assert [one.vf for one in both.attachments] == [FIRST.address, SECOND.address]
@@ -194,27 +194,27 @@ def test_netdev_that_came_back_under_a_pods_name_gets_its_name_on_the_node(
     written, names, renamed_to: str | None
 ) -> None:
     inventory = on_node(*names)
-    misnamed = orphans.misnamed(inventory, {FIRST.address})
+    misnamed = orphan_rescue.misnamed(inventory, {FIRST.address})
 
-    steps = orphans.rename_on_node(inventory, misnamed, {FIRST.address: written} if written else {})
+    steps = orphan_rescue.rename_on_node(inventory, misnamed, {FIRST.address: written} if written else {})
 
     assert steps == ((RenameLink(FIRST.netdev.ifindex, renamed_to),) if renamed_to else ())
 
 
 @pytest.mark.parametrize("name", ["ib0", OTHER + "7", "net", "network1", "net1x"])
 def test_netdev_with_any_other_name_keeps_it(name: str) -> None:
-    assert FIRST.address not in [vf.address for vf in orphans.misnamed(on_node(name, OTHER), {FIRST.address})]
+    assert FIRST.address not in [vf.address for vf in orphan_rescue.misnamed(on_node(name, OTHER), {FIRST.address})]
 
 
 def test_netdev_of_another_vf_is_left_alone() -> None:
-    assert orphans.misnamed(on_node("net1", OTHER), frozenset()) == ()
+    assert orphan_rescue.misnamed(on_node("net1", OTHER), frozenset()) == ()
 
 
 # Netdevs that are in no namespace.
 
 
 def probed(absence: Absence, now: float, inventory: Inventory = with_vf(FIRST, netdev=None), *, in_use=frozenset()):  # noqa: B008 - never changed
-    return orphans.probe(inventory, {FIRST.address: absence}, in_use, now)
+    return orphan_rescue.probe(inventory, {FIRST.address: absence}, in_use, now)
 
 
 AGAIN = (ProbeAgain(FIRST.address, FIRST.driver),)
@@ -244,7 +244,7 @@ def test_vf_whose_pf_has_no_netdev_either_is_not_probed_again() -> None:
     bare = replace(INVENTORY, pfs=(replace(pf, netdev=None, vfs=(vf, *pf.vfs[1:])), other))
 
     assert probed(Absence(0.0, 0), 60.0, bare) == ()
-    assert "modprobe ib_ipoib" in orphans.reason_absent(bare, vf, Absence(0.0, 0), in_use=False)
+    assert "modprobe ib_ipoib" in orphan_rescue.reason_absent(bare, vf, Absence(0.0, 0), in_use=False)
 
 
 @pytest.mark.parametrize(
@@ -256,14 +256,14 @@ def test_vf_whose_pf_has_no_netdev_either_is_not_probed_again() -> None:
     ],
 )
 def test_reason_says_what_is_tried_and_what_to_do(tries: int, in_use: bool, says: str) -> None:
-    assert says in orphans.reason_absent(INVENTORY, FIRST, Absence(0.0, tries), in_use=in_use)
+    assert says in orphan_rescue.reason_absent(INVENTORY, FIRST, Absence(0.0, tries), in_use=in_use)
 
 
 @pytest.mark.parametrize(("tries", "in_use", "pending"), [(0, False, True), (2, False, False), (0, True, False)])
 def test_probing_is_pending_until_all_was_tried(tries: int, in_use: bool, pending: bool) -> None:
     used = {FIRST.address} if in_use else frozenset()
 
-    assert orphans.is_pending(INVENTORY, {FIRST.address: Absence(0.0, tries)}, used) is pending
+    assert orphan_rescue.is_pending(INVENTORY, {FIRST.address: Absence(0.0, tries)}, used) is pending
 
 
 def test_vf_in_a_namespace_of_an_unknown_pod_is_reported_with_its_place() -> None:
@@ -271,5 +271,5 @@ def test_vf_in_a_namespace_of_an_unknown_pod_is_reported_with_its_place() -> Non
 
     assert (
         f"VF {FIRST.address} is in network namespace /run/netns/cni-1 (4026532300) as net1"
-        in orphans.reason_unnamed(record, FIRST.address)
+        in orphan_rescue.reason_unnamed(record, FIRST.address)
     )

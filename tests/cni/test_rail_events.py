@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cni.events import AddRefused, RailsAttached
+from cni.rail_events import AddRefused, RailsAttached
 from cni.request_interruption import TimeLimits
 from railnet.vf.errors import PortInactive
 from railnet.vf.record import SandboxPod

@@ -1,6 +1,6 @@
 """Free VFs whose netdev is not on the node: search for it, then rebuild a record, bind the driver again, or withhold the VF.
 
-`railnet.vf.orphans` decides which of these is done.
+`railnet.vf.orphan_rescue` decides which of these is done.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from cni.attachment.journal import Journal
 from cni.attachment.netdev_return import NodeNetdevs
 from cni.recovery.record_repair import RecordRepair
 from railnet.kernel.inventory import card_of
-from railnet.vf import orphans
-from railnet.vf.orphans import Absence
+from railnet.vf import orphan_rescue
+from railnet.vf.orphan_rescue import Absence
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.steps import ProbeAgain
 from railnet.vf.table import VfTable
@@ -77,7 +77,7 @@ class OrphanVfs:
             orphans_by_vf = await self._node_netdevs.find_orphans(missing)
             await self._repair.rebuild(orphans_by_vf, known)
             self._absent = {vf: absence for vf, absence in self._absent.items() if vf not in orphans_by_vf}
-            await self._probe_each(orphans.probe(self._table.inventory, self._absent, in_use, now))
+            await self._probe_each(orphan_rescue.probe(self._table.inventory, self._absent, in_use, now))
             still = {vf.address for vf in await self._node_netdevs.missing()}
             self._absent = {vf: absence for vf, absence in self._absent.items() if vf in still}
         self._table.withhold(self._reasons(in_use, known))
@@ -87,7 +87,7 @@ class OrphanVfs:
         vfs, searched_at = self._searched
         if vfs != self._absent.keys() or now - searched_at >= _SEARCH_AGAIN_SECONDS:
             return True
-        return orphans.is_pending(self._table.inventory, self._absent, in_use)
+        return orphan_rescue.is_pending(self._table.inventory, self._absent, in_use)
 
     async def _probe_each(self, steps: Iterable[ProbeAgain]) -> None:
         """Bind drivers again, on several cards at once: a card whose driver does not come holds up no other."""
@@ -112,7 +112,7 @@ class OrphanVfs:
     def _reasons(self, in_use: Collection[PciAddress], pods: Mapping[PciAddress, str]) -> dict[PciAddress, str]:
         inventory = self._table.inventory
         absent = {
-            vf: orphans.reason_absent(inventory, facts, absence, in_use=vf in in_use)
+            vf: orphan_rescue.reason_absent(inventory, facts, absence, in_use=vf in in_use)
             for vf, absence in self._absent.items()
             if (facts := inventory.vf(vf)) is not None
         }
@@ -122,4 +122,4 @@ class OrphanVfs:
             if not record.named
             for attachment in record.attachments
         ]
-        return absent | {vf: orphans.reason_unnamed(record, vf) for record, vf in unnamed if vf not in pods}
+        return absent | {vf: orphan_rescue.reason_unnamed(record, vf) for record, vf in unnamed if vf not in pods}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railnet.jobs.usage import NodeRoom, PodUse, Share, node_room, pod_use, usage
+from railnet.jobs.cluster_usage import NodeRoom, PodUse, Share, node_room, pod_use, usage
 
 RAILS = frozenset({"rdma/ib_vf"})
 ALLOCATABLE = {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "4", "rdma/ib_vf": "8", "pods": "110", "odd": "?"}
