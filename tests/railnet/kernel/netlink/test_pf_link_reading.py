@@ -104,7 +104,7 @@ def test_request_leaves_no_open_descriptor_and_no_thread() -> None:
 @pytest.mark.slow
 def test_pyroute2s_messages_come_without_the_rest_of_pyroute2_which_can_be_imported_later() -> None:
     program = (
-        "import sys; from railnet.kernel.netlink import pf_link_state, vf_configuration; pf_link_state.read([1]); "
+        "import sys; from railnet.kernel.netlink import pf_link_reading, vf_configuration; pf_link_reading.read([1]); "
         "print('pyroute2' in sys.modules, 'pyroute2.iproute' in sys.modules); "
         "from pyroute2 import IPRoute; from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg; "
         "print(IPRoute.__module__, ifinfmsg is vf_configuration.ifinfmsg)"
