@@ -22,7 +22,7 @@ from cni.host.errors import CniError
 from cni.primary_gc import state_files
 from cni.primary_gc.state_files import StateFolder
 from railnet import configuration
-from railnet.apiserver import client, network_status, node_transport
+from railnet.apiserver import client, network_status
 from railnet.apiserver.client import Absent, ApiServer, RequestFailed
 from railnet.apiserver.node_transport import NodeTransport
 from railnet.apiserver.request import ApiObject, get, merge_patch
@@ -292,7 +292,7 @@ def api_answer(data: bytes) -> None:
     _Connection.answer = data
     real, http.client.HTTPSConnection = http.client.HTTPSConnection, _Connection  # type: ignore[misc, assignment]
     most_bytes, client._MAX_ANSWER_BYTES = client._MAX_ANSWER_BYTES, 1 << 12
-    real_trusting, node_transport.trusting = node_transport.trusting, lambda _: None  # type: ignore[assignment, return-value]
+    real_context, NodeTransport._context = NodeTransport._context, lambda _: None  # type: ignore[method-assign, assignment, return-value]
     try:
         found = ApiServer(NodeTransport(_ACCOUNT), lambda: "a-token", "railnet").send(_REQUESTS[len(data) % 2])
     except RequestFailed as error:
@@ -302,7 +302,7 @@ def api_answer(data: bytes) -> None:
         raise
     finally:
         http.client.HTTPSConnection = real  # type: ignore[misc]
-        node_transport.trusting = real_trusting
+        NodeTransport._context = real_context  # type: ignore[method-assign]
         client._MAX_ANSWER_BYTES = most_bytes
     assert isinstance(found, dict)
 
