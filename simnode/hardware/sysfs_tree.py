@@ -19,6 +19,8 @@ class SysfsTree:
         self._staging = root / ".simnode"  # rename(2) needs the same mount
         self._serial = itertools.count()
         self._staging.mkdir(parents=True)
+        # Daemons up to 0.5.1, which tests of upgrades run, take TUN netdevs for VFs' only where this file is.
+        (root / "simulated").touch()
 
     def path(self, inside: str) -> Path:
         """Return the path on disk."""
