@@ -113,10 +113,10 @@ class Bench:
         back = away()
         for _ in range(PER_ROUND):
             self._timed(f"STATUS, daemon {state}", self._status)
-        for one, other in zip(ours, plain, strict=True):
-            self._timed(f"DEL, daemon {state}", partial(self._del, self._ours, one))
+        for through_railnet, direct in zip(ours, plain, strict=True):
+            self._timed(f"DEL, daemon {state}", partial(self._del, self._ours, through_railnet))
             time.sleep(_REST_SECONDS[state])
-            self._timed(_PLAIN[state], partial(self._del, self._plain, other))
+            self._timed(_PLAIN[state], partial(self._del, self._plain, direct))
         refused = self._timed(f"ADD with a rail, daemon {state}", lambda: self._first("ADD", train), fails=True)
         if refused.status == 0 or json.loads(refused.printed)["code"] != 11:  # noqa: PLR2004
             self.wrong.append(f"ADD of a pod with a rail: {refused.printed.decode()}")

@@ -157,27 +157,29 @@ class Bench:
             jobs.insert(len(jobs) // 4, self._job(HUNG))
         with self._asking_status(burst):
             _, timed = at_once([self._verb("ADD", job) for job in jobs])
-        for job, one in zip(jobs, timed, strict=True):
-            self._judge(burst, job, one)
-        served = [one.milliseconds for job, one in zip(jobs, timed, strict=True) if job.kind in ("rail", "plain")]
+        for job, request in zip(jobs, timed, strict=True):
+            self._judge(burst, job, request)
+        served = [
+            request.milliseconds for job, request in zip(jobs, timed, strict=True) if job.kind in ("rail", "plain")
+        ]
         burst.rounds_p99.append(_percentiles(served)["p99"])
         _, deleted = at_once([self._verb("DEL", job) for job in jobs])
-        burst.wrong.update(f"DEL: {one.answer.printed.decode()}" for one in deleted if one.answer.status)
+        burst.wrong.update(f"DEL: {request.answer.printed.decode()}" for request in deleted if request.answer.status)
         for job in jobs:
             self._node.runtime.remove_sandbox(job.sandbox)
             self._node.kubelet.remove(job.identity)
         self._node.hca.settle()
         self._node.kubelet.wait_for_devices(RESOURCE, RAILS * VFS, _READY_SECONDS)
 
-    def _judge(self, burst: Burst, job: Job, one: Timed) -> None:
-        code = None if one.answer.status == 0 else json.loads(one.answer.printed).get("code")
+    def _judge(self, burst: Burst, job: Job, request: Timed) -> None:
+        code = None if request.answer.status == 0 else json.loads(request.answer.printed).get("code")
         expected = {"stranger": 100, HUNG: 106}.get(job.kind)
         if code != expected:
-            burst.wrong[f"{job.kind}: {'success' if code is None else one.answer.printed.decode()}"] += 1
+            burst.wrong[f"{job.kind}: {'success' if code is None else request.answer.printed.decode()}"] += 1
         elif job.kind == HUNG:
-            burst.hung_ms.append(one.milliseconds)
+            burst.hung_ms.append(request.milliseconds)
         else:
-            burst.milliseconds[job.kind].append(one.milliseconds)
+            burst.milliseconds[job.kind].append(request.milliseconds)
 
     def _job(self, kind: str, vfs: int = 0) -> Job:
         identity = PodIdentity(kind, "default", str(uuid.uuid4()))
@@ -230,14 +232,14 @@ def _percentiles(milliseconds: list[float]) -> dict[str, float]:
 
 
 def _table(figures: dict[str, Any]) -> Iterator[str]:
-    for kind, found in figures.items():
-        if not isinstance(found, dict):
-            yield f"\n{kind:<40}{found:>8.2f}"
+    for kind, figure in figures.items():
+        if not isinstance(figure, dict):
+            yield f"\n{kind:<40}{figure:>8.2f}"
             continue
         yield f"\n{kind + ', ms':<28}" + "".join(f"{name:>12}" for name in ("p50", "p99", "max"))
-        for name, percentiles in found["ms"].items():
+        for name, percentiles in figure["ms"].items():
             yield f"{name:<28}" + "".join(f"{number:>12.1f}" for number in percentiles.values())
-        yield f"STATUS asked {found['STATUS asked']} times; wrong answers: {found['wrong'] or 'none'}"
+        yield f"STATUS asked {figure['STATUS asked']} times; wrong answers: {figure['wrong'] or 'none'}"
 
 
 if __name__ == "__main__":

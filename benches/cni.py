@@ -137,7 +137,7 @@ class Bench:
                 self._round(load, parallel, PER_ROUND[parallel], times[load, parallel])
             moves += self._moves()
         figures = {
-            load: {str(parallel): found.figures() for (of, parallel), found in times.items() if of == load}
+            load: {str(parallel): taken.figures() for (of, parallel), taken in times.items() if of == load}
             for load in self._networks
         }
         rest = self._at_rest()

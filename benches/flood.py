@@ -18,11 +18,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 from benches import webhook
-from railnet.admission.certificates import authority
 from simnode.chaos.flood import Flood, flooding
 from simnode.node import Node
 
@@ -42,15 +40,15 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--seconds", type=float, default=SECONDS, help=f"how long each measurement is ({SECONDS:g})")
     arguments = parser.parse_args()
-    found = {"webhook": reviews(arguments.seconds), "daemon's port": daemon(arguments.seconds)}
+    floods_of = {"webhook": reviews(arguments.seconds), "daemon's port": daemon(arguments.seconds)}
     if arguments.json:
-        print(json.dumps(found))
+        print(json.dumps(floods_of))
     else:
-        for part, floods in found.items():
+        for part, floods in floods_of.items():
             for name, figures in floods.items():
                 print(f"{part}: {name}")
                 print("".join(f"  {figure:<22}{value:>10.1f}\n" for figure, value in figures.items()), end="")
-    missed = list(misses(found["webhook"], found["daemon's port"]))
+    missed = list(misses(floods_of["webhook"], floods_of["daemon's port"]))
     sys.exit("\n".join(missed) or None)
 
 
@@ -72,15 +70,12 @@ def reviews(seconds: float) -> dict[str, Figures]:
     """Measure reviews on a kept connection, and every tenth on a new one."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        made = authority.make(datetime.now(UTC))
-        leaf = authority.sign(made, [webhook.NAME], datetime.now(UTC))
-        (folder / "tls.crt").write_bytes(leaf.chain)
-        (folder / "tls.key").write_bytes(leaf.key)
+        trusted = webhook.write_certificate(folder)
         port, health_port = webhook.free_port(), webhook.free_port()
         server = stack.enter_context(webhook.start(folder, port, health_port))
         stack.callback(server.terminate)
         webhook.wait_for(health_port)
-        context = ssl.create_default_context(cadata=authority.certificate_pem([made.certificate]).decode())
+        context = ssl.create_default_context(cadata=trusted)
         ask = reviewing(context, port)
         half_body = webhook.request()[:-10]
         floods = {

@@ -65,7 +65,7 @@ def measure(folder: Path) -> dict[str, dict[str, float]]:
         for _ in range(RUNS):
             for what, read in cases.items():
                 times[what].append(timed(read, time.process_time if what.startswith("resync") else time.perf_counter))
-    return {what: figures(sorted(found)) for what, found in times.items()}
+    return {what: figures(sorted(taken)) for what, taken in times.items()}
 
 
 def resync(runner: asyncio.Runner, table: VfTable, sysfs: Sysfs, changed: ChangedFunctions) -> None:

@@ -39,7 +39,9 @@ def main() -> None:
     bursts = {nodes: burst(nodes, BURST_GANGS, BURST_RUNS) for nodes in (BURST_NODES, LARGE_NODES)}
     if arguments.json:
         rows = {fabric: {name: asdict(row) for name, row in rows.items()} for fabric, rows in table.items()}
-        print(json.dumps({"fabrics": rows, "planner": {nodes: asdict(one) for nodes, one in bursts.items()}}))
+        print(
+            json.dumps({"fabrics": rows, "planner": {nodes: asdict(latencies) for nodes, latencies in bursts.items()}})
+        )
     else:
         print_bursts(bursts)
     sys.exit("\n".join((*misses(table), *slow(bursts))) or None)
@@ -74,9 +76,9 @@ def print_bursts(bursts: dict[int, Burst]) -> None:
     print(
         f"{f'planner, {BURST_GANGS:,} gangs at once on':36}{'median':>10}{'fastest':>11}{'next':>10}{'placed':>9}{'pods':>8}"
     )
-    for nodes, one in bursts.items():
+    for nodes, latencies in bursts.items():
         print(
-            f"{f'{nodes:,} nodes':36}{one.median_ms:7.1f} ms{one.fastest_ms:8.1f} ms{one.next_ms:7.1f} ms{one.placed:9}{one.pods:8}"
+            f"{f'{nodes:,} nodes':36}{latencies.median_ms:7.1f} ms{latencies.fastest_ms:8.1f} ms{latencies.next_ms:7.1f} ms{latencies.placed:9}{latencies.pods:8}"
         )
 
 

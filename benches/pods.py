@@ -94,7 +94,7 @@ def compare_nodes(cluster: ClusterNode, bare: str, rounds: int) -> Figures:
     times = {NODE: Times([], []), bare: Times([], [])}
     for node in itertools.islice(itertools.cycle(times), 2 * SINGLE * rounds):
         run(cluster, [node], 0, 1, times[node])
-    return {f"plain pod, no Railnet yet, {node}": {"1": found} for node, found in times.items()}
+    return {f"plain pod, no Railnet yet, {node}": {"1": taken} for node, taken in times.items()}
 
 
 def measure_load(cluster: ClusterNode, load: Load, node: str, figures: dict[str, Times]) -> None:

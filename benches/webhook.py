@@ -55,19 +55,25 @@ def measure(server_core: int, client_core: int, seconds: float) -> dict[str, flo
     """Run a server and its clients once."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        made = authority.make(datetime.now(UTC))
-        leaf = authority.sign(made, [NAME], datetime.now(UTC))
-        (folder / "tls.crt").write_bytes(leaf.chain)
-        (folder / "tls.key").write_bytes(leaf.key)
+        trusted = write_certificate(folder)
         ports = free_port(), free_port()
         os.sched_setaffinity(0, {server_core})  # the child inherits it
         server = stack.enter_context(start(folder, *ports))
         stack.callback(server.terminate)
         os.sched_setaffinity(0, {client_core})
-        context = ssl.create_default_context(cadata=authority.certificate_pem([made.certificate]).decode())
+        context = ssl.create_default_context(cadata=trusted)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         wait_for(ports[1])
         return load(context, ports[0], server.pid, seconds)
+
+
+def write_certificate(folder: Path) -> str:
+    """Write the server's certificate and key into a folder; return its authority's certificate, as PEM."""
+    signer = authority.make(datetime.now(UTC))
+    leaf = authority.sign(signer, [NAME], datetime.now(UTC))
+    (folder / "tls.crt").write_bytes(leaf.chain)
+    (folder / "tls.key").write_bytes(leaf.key)
+    return authority.certificate_pem([signer.certificate]).decode()
 
 
 def start(folder: Path, port: int, health_port: int) -> "subprocess.Popen[bytes]":
@@ -129,7 +135,7 @@ def load(context: ssl.SSLContext, port: int, pid: int, seconds: float) -> dict[s
             raise client.failure
     busy = {"server busy %": 100 * (after - before) / lasted, "client busy %": 100 * (own_after - own_before) / lasted}
     sizes = {"server MiB": resident(pid), "request bytes": float(len(raw))}
-    return summary([one for client in clients for one in client.milliseconds], lasted) | busy | sizes
+    return summary([milliseconds for client in clients for milliseconds in client.milliseconds], lasted) | busy | sizes
 
 
 def summary(milliseconds: list[float], lasted: float) -> dict[str, float]:
@@ -214,7 +220,7 @@ def pod() -> dict[str, Any]:
         {"name": name, "value": value}
         for name, value in (("WORLD_SIZE", "16"), ("RANK", "2"), ("MASTER_PORT", "23456"))
     ]
-    made: dict[str, Any] = {
+    pod: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
@@ -236,8 +242,8 @@ def pod() -> dict[str, Any]:
         },
     }
     for number in count():
-        if len(json.dumps(made)) >= POD_BYTES:
-            return made
+        if len(json.dumps(pod)) >= POD_BYTES:
+            return pod
         environment.append(
             {"name": f"TRAIN_OPTION_{number}", "value": f"a value of some length, as there are in jobs: {number}"}
         )

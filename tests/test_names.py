@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("cni", "deviceplugin", "railnet")
+PRODUCT = ("cni", "deviceplugin", "railnet")
 GENERATED = ROOT / "railnet/kubelet/api"
 BANNED = frozenset(("one", "found", "said", "made", "came", "begun", "to_come"))
 
@@ -33,8 +33,8 @@ def bindings(source: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, name
 
 
-def sources() -> list[Path]:
-    paths = (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
+def sources(*packages: str) -> list[Path]:
+    paths = (path for package in packages for path in sorted((ROOT / package).rglob("*.py")))
     return [path for path in paths if GENERATED not in path.parents]
 
 
@@ -47,10 +47,10 @@ def repeated_classes(modules: Iterable[tuple[str, str]]) -> dict[str, list[str]]
     return {name: defining for name, defining in sorted(files.items()) if len(defining) > 1}
 
 
-def test_no_local_name_of_the_product_says_nothing_of_its_value() -> None:
+def test_no_local_name_of_product_and_benches_says_nothing_of_its_value() -> None:
     banned = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
-        for path in sources()
+        for path in sources(*PRODUCT, "benches")
         for line, name in bindings(path.read_text())
         if name in BANNED
     ]
@@ -59,7 +59,7 @@ def test_no_local_name_of_the_product_says_nothing_of_its_value() -> None:
 
 
 def test_class_name_of_the_product_stands_for_one_thing() -> None:
-    repeated = repeated_classes((str(path.relative_to(ROOT)), path.read_text()) for path in sources())
+    repeated = repeated_classes((str(path.relative_to(ROOT)), path.read_text()) for path in sources(*PRODUCT))
 
     assert not repeated, "\n".join(f"{name}: {', '.join(files)}" for name, files in repeated.items())
 

@@ -2,5 +2,5 @@
 
 One review goes through `review` → `railnet.jobs.recogniser` → `decision` → `patch`: bytes in, bytes out, and no request to another server.
 `server` is the HTTPS server; it also learns the label of the pod's namespace. `certificates` provides the server's certificate, and `tls`
-presents it. `explain` writes a decision in words, `offline` explains the pods of a file. `webhook_configuration` selects the pods that the API server asks about.
+presents it. `explain` writes a decision in words, `offline` explains the pods of a file. `webhook_scope` selects the pods that the API server asks about.
 """

@@ -2,7 +2,7 @@
 
 These need the executable and the daemon: a pod with a rail, because its VF must come back under its own name, and a request that runs.
 A pod without a rail needs neither. The configuration that the runtime remembers of such a pod is given back to the
-primary network (`remembered_configurations`), so that its DEL executes the primary's plugins alone.
+primary network (`runtime_cached_configurations`), so that its DEL executes the primary's plugins alone.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The node's PFs and VFs from sysfs, with the carriers of Ethernet PFs from netlink, and the kinds of PFs' netdevs (`vf_netdev`).
+"""The node's PFs and VFs from sysfs, with the carriers of Ethernet PFs from netlink, and the kinds of PFs' netdevs (`vf_netdev_recognition`).
 
 The carrier of an InfiniBand PF is not read: it belongs to the IPoIB interface, and the RDMA port's state is more exact.
 """
