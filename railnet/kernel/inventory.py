@@ -208,9 +208,15 @@ async def _with_carriers(
 
 
 async def _learn_kinds(sysfs: Sysfs, pfs: Sequence[PhysicalFunction]) -> None:
-    """Look at the PFs' netdevs that are new, before a pod can have one of their VFs. What is not read now is read the next time."""
+    """Look at the PFs' netdevs that are new, before a pod can have one of their VFs.
+
+    If the kernel does not answer in time, the netdevs are looked at the next time.
+
+    Raises:
+        OSError: the daemon lacks descriptors or memory.
+    """
     if unknown_pfs(pfs):
-        with suppress(OSError):
+        with suppress(DoesNotAnswer):
             await sysfs.reads.read(_LINKS, _NO_FUNCTIONS[_LINKS], lambda: _look_at_netdevs(sysfs, pfs))
 
 

@@ -6,7 +6,7 @@ docs/decisions/0009 says why names are never used, and docs/decisions/0042 what 
 import os
 import re
 from collections.abc import Callable, Iterable
-from errno import ENODEV
+from errno import EBADMSG, EIO, ENODEV
 from typing import Final
 
 from railnet.kernel.netlink.rtnetlink import Link, Links
@@ -19,6 +19,7 @@ _IFNAME = re.compile(r"(?!\.\.?$)[!-$&-.0-9;-~]{1,15}")
 _PARENT_KERNEL = (5, 14)  # since then a netdev names its PCI device (00e77ed8e64d)
 # IFLA_INFO_KIND of netdevs of hardware: most drivers' have none.
 _HARDWARE_KINDS: Final = (None, "ipoib")
+_OF_ONE_CARD: Final = (EBADMSG, EIO)  # an answer that is malformed; `Unreadable`
 _LOOPBACK_IFINDEX = 1  # include/net/flow.h; it has no kind and no device, and a pod may give it any name and alias
 
 
@@ -47,19 +48,29 @@ def learn_kinds(pfs: Iterable[PhysicalFunction], node: Links, now: Callable[[Pci
         now: returns the netdev that sysfs shows for a PF. It is asked again after the link was read: another link may have got
             the name or the index meanwhile.
 
+    A card with an answer that cannot be understood, or with a file that cannot be read, teaches nothing now, and is read the next time.
+
     Raises:
-        OSError: what the kernel refused. Unreadable: as `Sysfs.netdev`.
+        OSError: the daemon lacks descriptors or memory.
     """
     for pf in unknown_pfs(pfs):
-        netdev = pf.netdev
-        if netdev is None or (link := _own_link(netdev, node)) is None:
-            continue
-        if link.parent is None and link.kind not in _kinds:
-            same = now(pf.address)
-            if same is None or (same.name, same.ifindex) != (netdev.name, netdev.ifindex):
-                continue
-            _kinds.append(link.kind)
-        _netdevs_of_pfs[pf.address] = netdev.name, netdev.ifindex
+        try:
+            _learn_kind(pf, node, now)
+        except OSError as error:
+            if error.errno not in _OF_ONE_CARD:
+                raise
+
+
+def _learn_kind(pf: PhysicalFunction, node: Links, now: Callable[[PciAddress], Netdev | None]) -> None:
+    netdev = pf.netdev
+    if netdev is None or (link := _own_link(netdev, node)) is None:
+        return
+    if link.parent is None and link.kind not in _kinds:
+        same = now(pf.address)
+        if same is None or (same.name, same.ifindex) != (netdev.name, netdev.ifindex):
+            return
+        _kinds.append(link.kind)
+    _netdevs_of_pfs[pf.address] = netdev.name, netdev.ifindex
 
 
 def unknown_pfs(pfs: Iterable[PhysicalFunction]) -> list[PhysicalFunction]:

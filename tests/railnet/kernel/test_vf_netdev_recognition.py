@@ -1,18 +1,19 @@
 """Which link is a VF's netdev, and which only says so."""
 
 from dataclasses import replace
-from errno import ENODEV
+from errno import EBADMSG, EMFILE, ENOBUFS, ENODEV, ENOMEM
 
 import pytest
 
 from railnet.kernel import vf_netdev_recognition
 from railnet.kernel.netlink.rtnetlink import Link
-from railnet.kernel.vf_netdev_recognition import find, host_ifname, kinds_without_device
+from railnet.kernel.vf_netdev_recognition import find, host_ifname, kinds_without_device, unknown_pfs
 from railnet.vf.inventory import Netdev, PhysicalFunction
 from railnet.vf.pci_address import PciAddress
 from tests.deviceplugin.builders import a_pf, a_vf
 
 VF = PciAddress.parse("0000:03:00.1")
+OTHER_PF = PciAddress.parse("0000:04:00.0")
 OURS, MARK = str(VF), f"railnet {VF} ibs5v0"
 OLD_KERNEL = kinds_without_device("5.13.0")
 
@@ -160,3 +161,33 @@ def test_netdev_of_a_pf_is_read_once_and_a_new_one_is_read_too() -> None:
         node.learn(replace(PF, netdev=again))
 
     assert node.read == [7, 9]
+
+
+class NodeWithFailure(Node):
+    """A node on which reading the link 7 fails."""
+
+    def __init__(self, failure: int) -> None:
+        super().__init__(a_link(9, "ibs6", kind="tun"), shown=replace(NETDEV, name="ibs6", ifindex=9))
+        self.failure = failure
+
+    def link(self, ifindex: int) -> Link:
+        if ifindex == NETDEV.ifindex:
+            raise OSError(self.failure, "link 7")
+        return super().link(ifindex)
+
+
+@pytest.mark.usefixtures("new_kernel")
+def test_answer_that_cannot_be_understood_costs_one_pf_its_kind() -> None:
+    other = replace(PF, address=OTHER_PF, netdev=Netdev("ibs6", 9, 4092))
+
+    NodeWithFailure(EBADMSG).learn(PF, other)
+
+    assert find((TUN,), VF) == TUN
+    assert unknown_pfs((PF, other)) == [PF]
+
+
+@pytest.mark.usefixtures("new_kernel")
+@pytest.mark.parametrize("failure", [EMFILE, ENOMEM, ENOBUFS])
+def test_shortage_of_the_daemon_is_raised_while_kinds_are_learned(failure: int) -> None:
+    with pytest.raises(OSError, match="link 7"):
+        NodeWithFailure(failure).learn(PF)
