@@ -26,7 +26,7 @@ from cni.verbs.check import check
 from cni.verbs.delete import delete
 from cni.verbs.gc import collect
 from cni.verbs.parts import Parts
-from railnet.vf.errors import RailnetError
+from railnet.errors import RailnetError
 from railnet.vf.record import Record
 
 _log = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
 from cni.host import errors
 from cni.host.errors import CniError
-from railnet.vf.errors import (
+from railnet.errors import (
     Differs,
     Misconfigured,
     NoAddress,

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.own_shortage import is_own_shortage
+from railnet.errors import NotOurs, NotReady
 from railnet.kernel.waiting import until
 from railnet.kubelet import checkpoint, podresources
 from railnet.kubelet.checkpoint_file import CheckpointFile
 from railnet.kubelet.checkpointed_responses import ContainerAllocation
-from railnet.vf.errors import NotOurs, NotReady
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import SandboxPod
 

@@ -9,9 +9,9 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+from railnet.errors import Unusable
 from railnet.kernel.files import below
 from railnet.kubelet.checkpointed_responses import ContainerAllocation
-from railnet.vf.errors import Unusable
 from railnet.vf.inventory import DeviceNode
 from railnet.vf.record import Attachment
 

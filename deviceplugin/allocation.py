@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 from deviceplugin.devices import OfferedVf
 from deviceplugin.pool_selection import Pool
-from railnet.vf.errors import NotOurs, NotReady, Unusable
+from railnet.errors import NotOurs, NotReady, Unusable
 from railnet.vf.inventory import RdmaDevice
 from railnet.vf.pci_address import PciAddress
 

@@ -33,11 +33,11 @@ from typing import Any
 import grpc.aio
 
 from deviceplugin.service import PoolService
+from railnet.errors import Misconfigured
 from railnet.kernel.files import unlink
 from railnet.kubelet.api import deviceplugin_pb2_grpc as deviceplugin_api
 from railnet.kubelet.api import pluginregistration_pb2 as api
 from railnet.kubelet.api import pluginregistration_pb2_grpc as grpc_api
-from railnet.vf.errors import Misconfigured
 
 _log = logging.getLogger(__name__)
 

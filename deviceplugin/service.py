@@ -27,11 +27,11 @@ from deviceplugin.prestart_check import (
     refusal,
     without_attachment,
 )
+from railnet.errors import NotOurs, NotReady, RailnetError
 from railnet.kubelet import checkpoint
 from railnet.kubelet.api import deviceplugin_pb2 as api
 from railnet.kubelet.api import deviceplugin_pb2_grpc as grpc_api
 from railnet.kubelet.checkpoint_file import CheckpointFile
-from railnet.vf.errors import NotOurs, NotReady, RailnetError
 from railnet.vf.inventory import RdmaDevice
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.table import VfTable

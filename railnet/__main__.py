@@ -15,9 +15,9 @@ from railnet.cli.exit_status import ExitStatus
 from railnet.cli.messages import say
 from railnet.cli.program_name import RAILNET, program_name
 from railnet.doctor import arguments as doctor
+from railnet.errors import Misconfigured, RailnetError
 from railnet.train import arguments as train
 from railnet.validate import arguments as validate
-from railnet.vf.errors import Misconfigured, RailnetError
 
 _CONFIGURATION = Path("/etc/railnet/node.yaml")
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

@@ -15,6 +15,7 @@ from typing import Any, get_args
 from cni.host.chain import OURSELVES
 from deviceplugin.pool_selection import DEFAULT, LinkType, Pool, Selector, link_layers
 from railnet import strict_yaml
+from railnet.errors import Misconfigured
 from railnet.value_readers import (
     ABSOLUTE_PATH,
     BOOLEAN,
@@ -39,7 +40,6 @@ from railnet.value_readers import (
     word_or,
     wrong,
 )
-from railnet.vf.errors import Misconfigured
 from railnet.vf.inventory import LinkLayer
 from railnet.vf.network import DEFAULT as DEFAULT_NETWORK
 from railnet.vf.network import (

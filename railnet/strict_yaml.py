@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from railnet.vf.errors import Misconfigured
+from railnet.errors import Misconfigured
 
 _MAX_CHARACTERS = 1 << 20  # the most that a ConfigMap holds
 # PyYAML raises the errors after YAMLError for a value that does not fit its tag: a date with month 99, `!!bool x`, `!!int ""`,

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from cni.host.netconf import MAX_SECONDS
+from railnet.errors import Misconfigured
 from railnet.vf.address_slice import IpNetwork
-from railnet.vf.errors import Misconfigured
 from railnet.vf.pci_address import PciAddress
 
 _Value = TypeVar("_Value")

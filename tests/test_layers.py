@@ -18,7 +18,7 @@ CONTRACTS = [contract["name"] for contract in CONTRACTS_AS_WRITTEN]
 
 LAYERS = "Imports point down only, and siblings are strangers"
 HOST = "What runs on the host is light"
-PURE = "vf, backoff, fabric and objects are pure"
+PURE = "errors, vf, backoff, fabric and objects are pure"
 NETLINK = "Only kernel, simnode and benches speak netlink"
 GRPC = "Only kubelet, deviceplugin and simnode speak gRPC"
 TLS = "Only apiserver, the webhook, simnode and benches speak TLS"
@@ -30,6 +30,7 @@ KUBERNETES = "Only the transports and the Lease need the kubernetes package"
 TRANSPORT = "Only a program chooses the transport of the kubernetes package"
 # Imports that no package may have, and the contract that refuses each. All are planted at once: one run of the linter proves all.
 PLANTED = [
+    ("railnet.errors", "railnet.vf", LAYERS),
     ("railnet.vf", "railnet.kernel", LAYERS),
     ("railnet.vf", "railnet.fabric", LAYERS),
     ("railnet.vf", "railnet.backoff", LAYERS),
@@ -65,6 +66,7 @@ PLANTED = [
     ("railnet.controllers.net1_names.net1_records", "time", "What the controllers decide is pure"),
     ("railnet.gangs", "time", "What the controllers decide is pure"),
     ("railnet.gangs.planning", "railnet.apiserver.client", "What the controllers decide is pure"),
+    ("railnet.errors", "os", PURE),
     ("railnet.vf", "os", PURE),
     ("railnet.vf", "time", PURE),
     ("railnet.fabric", "os", PURE),
@@ -90,6 +92,7 @@ PLANTED = [
     ("railnet.install", "railnet.cluster_uninstall", "The node runs nothing of the webhook"),
     ("railnet.daemon.composition", "railnet.webhook", "The node runs nothing of the webhook"),
     ("cni.host", "dataclasses", HOST),
+    ("cni.host", "railnet.errors", HOST),
     ("cni.host", "railnet.vf", HOST),
     ("cni.host", "railnet.fabric", HOST),
     ("cni.host", "railnet.objects", HOST),

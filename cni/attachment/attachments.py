@@ -21,12 +21,12 @@ from cni.attachment.netdev_return import NodeNetdevs
 from cni.host.chain import Primary
 from cni.request import CniRequest
 from cni.timing import timed
+from railnet.errors import NotReady
 from railnet.kernel import perform
 from railnet.kernel.inventory import card_of, reread_vfs
 from railnet.kernel.netlink.sandbox_link_state import link_states
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf import attachment_plan, rail_routing, sandbox_difference
-from railnet.vf.errors import NotReady
 from railnet.vf.inventory import Netdev, RdmaDevice
 from railnet.vf.link_settings import Settings
 from railnet.vf.network import Network, Networks, NoIpam, PluginIpam, SliceIpam

@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from railnet.vf.errors import NotOurs, NotReady
+from railnet.errors import NotOurs, NotReady
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Record
 from railnet.vf.table import Owner, VfTable

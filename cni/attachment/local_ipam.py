@@ -8,11 +8,11 @@ from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 
 from cni.attachment.journal import Journal
+from railnet.errors import Misconfigured, NoAddress
 from railnet.kernel.files import read_below
 from railnet.kernel.sockets.local_address import is_local
 from railnet.vf.address_slice import AddressSlice, choose, node_slice, parse_subnet_env, route_to_other_rails
 from railnet.vf.attachment_plan import Assigned
-from railnet.vf.errors import Misconfigured, NoAddress
 from railnet.vf.inventory import Inventory
 from railnet.vf.network import ChosenNetwork, Networks, SliceIpam, StaticIpam, StickyIpam
 from railnet.vf.pci_address import PciAddress

@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from railnet.errors import Misconfigured, Unusable
 from railnet.kernel.inventory import card_of, reread_vfs
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.waiting import until_awaited
-from railnet.vf.errors import Misconfigured, Unusable
 from railnet.vf.inventory import Netdev, VirtualFunction
 from railnet.vf.network import Network
 from railnet.vf.pci_address import PciAddress

@@ -4,9 +4,9 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+from railnet.errors import PortInactive, RailnetError, Unusable
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.waiting import until_awaited
-from railnet.vf.errors import PortInactive, RailnetError, Unusable
 from railnet.vf.network import Network, why_not_in_partition
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Attachment

@@ -25,13 +25,13 @@ from cni.primary_gc import state_files
 from cni.primary_gc.liveness import DeadContainer, LivenessFacts, dead_containers
 from cni.primary_gc.state_files import StateFile
 from cni.rail_events import TookBack, count_nothing
+from railnet.errors import NotReady
 from railnet.kernel import foreign_state_files
 from railnet.kernel.boot import boot_time
 from railnet.kernel.files import open_below
 from railnet.kernel.namespaces import netns_search
 from railnet.kernel.netlink import veth_deletion
 from railnet.kubelet import cri
-from railnet.vf.errors import NotReady
 from railnet.vf.record import Record, SandboxPod
 
 _log = logging.getLogger(__name__)

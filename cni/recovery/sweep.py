@@ -20,7 +20,7 @@ from cni.recovery.record_repair import RecordRepair
 from cni.recovery.rules import RecordState, RecoveryAction
 from cni.recovery.sandbox_namespace import Observed, SandboxNamespaces
 from cni.sandbox_locks import PerKey
-from railnet.vf.errors import RailnetError
+from railnet.errors import RailnetError
 from railnet.vf.record import Record
 
 _log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from cni.pod_devices import vfs_of
 from cni.request import CniRequest
 from cni.timing import timed
 from cni.verbs.parts import Parts
-from railnet.vf.errors import RailnetError
+from railnet.errors import RailnetError
 from railnet.vf.record import Record
 
 

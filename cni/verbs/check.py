@@ -6,7 +6,7 @@ from cni.host import chain
 from cni.own_shortage import handing_back
 from cni.request import CniRequest
 from cni.verbs.parts import Parts
-from railnet.vf.errors import Differs
+from railnet.errors import Differs
 
 
 async def check(request: CniRequest, connection: ExecutableConnection, parts: Parts) -> bytes:

@@ -11,7 +11,7 @@ from cni.host import chain
 from cni.own_shortage import handing_back
 from cni.request import CniRequest
 from cni.verbs.parts import Parts
-from railnet.vf.errors import RailnetError
+from railnet.errors import RailnetError
 from railnet.vf.record import Record
 
 

@@ -15,6 +15,7 @@ from railnet.admission import host_network, railnet_annotations, tf_config
 from railnet.admission.environment import Variable, wanted
 from railnet.admission.host_network import HostNetwork
 from railnet.admission.policy import Namespace, Policy, switch
+from railnet.errors import Misconfigured, NotPermitted
 from railnet.jobs.gpus import gpu_count
 from railnet.jobs.name_truncation import shortened
 from railnet.jobs.operators import Default, Part
@@ -22,7 +23,6 @@ from railnet.jobs.railnet_labels import JOB, NET1, RANK, ROLE
 from railnet.jobs.recogniser import RecognisedPod, recognise
 from railnet.objects.pod import Container, Pod
 from railnet.objects.quantity import count
-from railnet.vf.errors import Misconfigured, NotPermitted
 from railnet.vf.network import ADDRESS_ANNOTATION, DEFAULT, NETWORK_ANNOTATION, STICKY_ANNOTATION, NoIpam, is_sticky
 
 _MAX_VFS = 256  # more than any node has; limits the work that one pod can cause in the scheduler and on the node

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from railnet.admission import node_affinity
+from railnet.errors import Misconfigured
 from railnet.jobs.gang_constraint import CONSTRAINT
 from railnet.jobs.gang_labels import GATE, OFF, PLACEMENT, SPELLINGS, gang_request, names_gang
 from railnet.jobs.gang_request import GangRequest
@@ -15,7 +16,6 @@ from railnet.jobs.operators import Default
 from railnet.jobs.other_placement import placed_by_others
 from railnet.jobs.recogniser import recognise
 from railnet.objects.pod import Pod
-from railnet.vf.errors import Misconfigured
 
 # What other schedulers read of a gang, and Railnet does not.
 _UNREAD = ("gang.scheduling.koordinator.sh/", "scheduling.volcano.sh/")

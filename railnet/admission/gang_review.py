@@ -5,8 +5,8 @@ from typing import Any
 from railnet.admission import gang_explanation, gang_patch
 from railnet.admission.gang_decision import decide
 from railnet.admission.review import ReviewAnswer, Reviewed, denied, is_new_pod, patched, read, reviewed
+from railnet.errors import Misconfigured
 from railnet.objects.pod import parse
-from railnet.vf.errors import Misconfigured
 
 _OPERATOR = "gangs"  # what reviews of gangs are counted as
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from railnet.admission import tf_config
 from railnet.admission.environment import Variable
 from railnet.admission.railnet_annotations import RENDEZVOUS
+from railnet.errors import Misconfigured
 from railnet.jobs.railnet_labels import HOST_PORT, NETWORK_MODE
 from railnet.jobs.recogniser import RecognisedPod
 from railnet.objects.pod import Container, Pod
-from railnet.vf.errors import Misconfigured
 
 HOST = "host"
 KUBEDL_MODE = "kubedl.io/network-mode"  # KubeDL reads it on the job only; on a pod it comes from the job's template

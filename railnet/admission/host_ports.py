@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Callable
 
 from railnet.admission.host_port_pod import Identity, SeenPod
+from railnet.errors import NotReady
 from railnet.jobs.host_port_choice import PortRange, PortShare, choose, parse
 from railnet.objects.pod import Pod
-from railnet.vf.errors import NotReady
 
 # A pod is stored at the latest when its request ends (kube-apiserver --request-timeout: 60 s), and seen within seconds of that.
 _GIVEN_SECONDS = 90.0

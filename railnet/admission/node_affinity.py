@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from railnet.errors import Misconfigured
 from railnet.jobs.node_terms import NodeTerm, Requirement
-from railnet.vf.errors import Misconfigured
 
 AFFINITY = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 _MAX_TERMS = 256  # the scheduler looks at each for each node

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from railnet.errors import Misconfigured
 from railnet.jobs import railnet_labels
-from railnet.vf.errors import Misconfigured
 from railnet.vf.network import Networks
 
 _SWITCH = {"true": True, "false": False}

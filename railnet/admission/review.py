@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 from railnet.admission import explain, patch
 from railnet.admission.decision import Additions, FreePort, decide
 from railnet.admission.policy import Namespace, Policy
+from railnet.errors import Misconfigured, NotPermitted, NotReady
 from railnet.objects.pod import parse
-from railnet.vf.errors import Misconfigured, NotPermitted, NotReady
 
 # The API server accepts objects of 3 MiB (k8s.io/apiserver MaxRequestBodyBytes). A review contains one, and JSON may make it longer.
 MAX_BYTES = 8 << 20

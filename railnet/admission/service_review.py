@@ -12,8 +12,8 @@ from railnet.admission.host_network import HOST
 from railnet.admission.host_port_pod import Identity, SeenPod, identity
 from railnet.admission.patch import Operation
 from railnet.admission.review import Reviewed, denied, namespace_of, patched, read, reviewed
+from railnet.errors import Misconfigured, NotReady
 from railnet.jobs.railnet_labels import NETWORK_MODE
-from railnet.vf.errors import Misconfigured, NotReady
 
 _SERVICE = {"group": "", "version": "v1", "kind": "Service"}
 _HEADLESS = "None"

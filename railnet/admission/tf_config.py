@@ -12,8 +12,8 @@ from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 from railnet.admission.railnet_annotations import RENDEZVOUS
+from railnet.errors import Misconfigured
 from railnet.jobs.net1_names import service
-from railnet.vf.errors import Misconfigured
 
 VARIABLE = "TF_CONFIG"
 # training-operator wrote `sparseCluster` before github.com/kubeflow/trainer/pull/1798.

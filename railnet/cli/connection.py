@@ -12,7 +12,7 @@ from railnet.apiserver.pod_exec import PodExec
 from railnet.apiserver.request import JsonObject, Request
 from railnet.backoff import Backoff
 from railnet.cli.messages import say
-from railnet.vf.errors import Misconfigured
+from railnet.errors import Misconfigured
 
 if TYPE_CHECKING:
     from railnet.apiserver.kubernetes_transport import PooledTransport

@@ -15,7 +15,7 @@ from railnet.apiserver.node_transport import NodeTransport
 from railnet.apiserver.service_account import NotInCluster
 from railnet.cluster_uninstall.daemonset_uninstall import ClusterUninstall
 from railnet.cluster_uninstall.deadline import Deadline, RetryingApiServer
-from railnet.vf.errors import Misconfigured
+from railnet.errors import Misconfigured
 
 _NAME = "railnet-uninstall"
 

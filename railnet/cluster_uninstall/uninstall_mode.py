@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from railnet.apiserver.request import JsonObject
-from railnet.vf.errors import Misconfigured
+from railnet.errors import Misconfigured
 
 _ARGUMENTS = ["uninstall", "--stay"]
 _CONTAINER, _INSTALLER = "railnet", "install"

@@ -21,10 +21,10 @@ from railnet.controllers.owners import Life, Owners
 from railnet.controllers.sticky_table import Holder, Numbers, Table
 from railnet.controllers.training_pod import TrainingPod
 from railnet.controllers.work_queue import WorkQueue
+from railnet.errors import Misconfigured, NotPermitted
 from railnet.jobs.sticky_numbers import Assignment, StickyPod, addresses, assign, number_of, numbers
 from railnet.objects.involved_object import InvolvedObject
 from railnet.objects.pod_name import PodName
-from railnet.vf.errors import Misconfigured, NotPermitted
 from railnet.vf.network import ADDRESS_ANNOTATION, STICKY_ANNOTATION, Network, Networks, StickyIpam, is_sticky
 
 _log = logging.getLogger(__name__)

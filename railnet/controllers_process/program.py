@@ -22,8 +22,8 @@ from railnet.apiserver.service_account import NotInCluster
 from railnet.configuration import Configuration
 from railnet.controllers_process.leader_composition import Leader
 from railnet.controllers_process.metrics import ControllersMetrics, CountingApiServer
+from railnet.errors import Misconfigured
 from railnet.health import Health, Pages
-from railnet.vf.errors import Misconfigured
 
 _log = logging.getLogger(__name__)
 _NAME = "railnet-controllers"

@@ -3,8 +3,8 @@
 import logging
 
 from railnet.configuration import Configuration
+from railnet.errors import NotReady
 from railnet.kubelet.checkpoint_file import CheckpointFile
-from railnet.vf.errors import NotReady
 from railnet.vf.pci_address import PciAddress
 
 _log = logging.getLogger(__name__)

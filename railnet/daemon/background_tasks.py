@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from errno import EPERM
 from typing import TypeVar
 
-from railnet.vf.errors import Misconfigured, RailnetError
+from railnet.errors import Misconfigured, RailnetError
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")

@@ -46,13 +46,13 @@ from railnet.daemon.resync_requests import ResyncRequests
 from railnet.daemon.roce_status import RoceStatus
 from railnet.daemon.single_instance import alone
 from railnet.daemon.threads import Threads
+from railnet.errors import Misconfigured, NoAddress
 from railnet.health import Health, Pages
 from railnet.kernel.inventory import inventory
 from railnet.kernel.netlink import rdma
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kubelet.checkpoint_file import CheckpointFile
 from railnet.status.report import encode, report, with_condition, with_roce, with_topology
-from railnet.vf.errors import Misconfigured, NoAddress
 from railnet.vf.inventory import Inventory
 from railnet.vf.table import VfTable
 

@@ -12,8 +12,8 @@ from cni.host.json_object import load_object
 from cni.host.netconf import SUPPORTED_VERSIONS
 from cni.host.versions import chosen
 from railnet.configuration import Configuration
+from railnet.errors import Misconfigured
 from railnet.kernel.files import below, read_below
-from railnet.vf.errors import Misconfigured
 
 FOLDER = "/etc/cni/net.d"
 NAME = "00-railnet.conflist"

@@ -14,8 +14,8 @@ from pathlib import Path
 from cni.cancellation_shield import to_the_end
 from railnet.configuration import Configuration
 from railnet.daemon import conflist
+from railnet.errors import Misconfigured
 from railnet.kernel.files import below, read_below, write_atomically
-from railnet.vf.errors import Misconfigured
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0

@@ -9,8 +9,8 @@ from cni.host.errors import CniError
 from cni.primary_gc.collector import PrimaryGc
 from railnet.configuration import Configuration
 from railnet.daemon import conflist
+from railnet.errors import Misconfigured
 from railnet.kernel.files import read_below
-from railnet.vf.errors import Misconfigured
 
 _log = logging.getLogger(__name__)
 _SWEEP_SECONDS = 60.0

@@ -14,6 +14,7 @@ from itertools import count
 from railnet.backoff import Backoff
 from railnet.configuration import Configuration
 from railnet.daemon import allocated_vfs
+from railnet.errors import Misconfigured, NotReady, RailnetError
 from railnet.kernel import vf_provisioning
 from railnet.kernel.inventory import inventory
 from railnet.kernel.netlink import pf_link_reading
@@ -22,7 +23,6 @@ from railnet.kernel.threads.bounded_reads import DoesNotAnswer
 from railnet.kernel.threads.bounded_threads import BoundedThreads
 from railnet.kernel.waiting import until_awaited
 from railnet.vf import provision
-from railnet.vf.errors import Misconfigured, NotReady, RailnetError
 from railnet.vf.guid import Guid
 from railnet.vf.inventory import PhysicalFunction
 from railnet.vf.mac import Mac

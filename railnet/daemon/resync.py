@@ -11,12 +11,12 @@ from cni.host import lock
 from cni.recovery.sweep import Recovery
 from cni.sandbox_locks import remove_unheld
 from railnet.daemon.resync_requests import ResyncRequests
+from railnet.errors import RailnetError
 from railnet.kernel.inventory import inventory, reread
 from railnet.kernel.netlink import uevents
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf import orphan_rescue
 from railnet.vf.changed_functions import EVERYTHING, ChangedFunctions
-from railnet.vf.errors import RailnetError
 from railnet.vf.table import VfTable
 
 _log = logging.getLogger(__name__)

@@ -14,6 +14,7 @@ from pathlib import Path
 from railnet.configuration import Configuration, load
 from railnet.doctor import process_limits
 from railnet.doctor.facts import Bridge, Daemon, Facts, Gpus, InheritedSetting, PortFacts, Unread
+from railnet.errors import Misconfigured, NoAddress, NotReady
 from railnet.kernel import inventory as node_inventory
 from railnet.kernel import roce_facts
 from railnet.kernel.clock_synchronisation import is_synchronised
@@ -26,7 +27,6 @@ from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kubelet.checkpoint_file import CheckpointFile
 from railnet.status.status_command import Unreachable, ask
 from railnet.vf.address_slice import IpNetwork, parse_subnet_env
-from railnet.vf.errors import Misconfigured, NoAddress, NotReady
 from railnet.vf.inventory import Inventory, PhysicalFunction, VirtualFunction
 from railnet.vf.network import SliceIpam, StaticIpam, StickyIpam
 from railnet.vf.pci_address import PciAddress

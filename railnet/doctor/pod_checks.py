@@ -10,6 +10,7 @@ from railnet.admission.decision import Additions, decide
 from railnet.admission.policy import Namespace, Policy, switch
 from railnet.doctor.finding import SEVERITIES, Finding
 from railnet.doctor.pod_facts import JsonObject, PodFacts
+from railnet.errors import Misconfigured, NotPermitted
 from railnet.fabric.rails_condition import TAINT, TYPE
 from railnet.jobs.gang_labels import GATE
 from railnet.jobs.gang_overview import gang_part, gang_wait
@@ -19,7 +20,6 @@ from railnet.objects.network_status import ANNOTATION, rails_of_pod
 from railnet.objects.pod import Pod, parse
 from railnet.objects.resource_amounts import allocatable, requested
 from railnet.objects.taints import has_taint
-from railnet.vf.errors import Misconfigured, NotPermitted
 
 _REFUSED = frozenset({"UnexpectedAdmissionError", "TopologyAffinityError"})  # kubelet's device and topology managers
 _ATTACH, _SANDBOX = "RailnetAttachFailed", "FailedCreatePodSandBox"

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from railnet.errors import Misconfigured
 from railnet.gangs.decision import Root
 from railnet.gangs.placement.gang import Domain, Gang, Member
 from railnet.gangs.placement.pod_shape import Shape, shape
@@ -15,7 +16,6 @@ from railnet.jobs.gang_labels import gang_request
 from railnet.jobs.gang_request import Constraint, GangRequest
 from railnet.objects import pod as pods
 from railnet.objects.pod_name import PodName
-from railnet.vf.errors import Misconfigured
 
 _ANYWHERE = Constraint()
 _MOST_TO_COME = 20_000  # of one gang; how many start together says the rest, and the planner needs no member for each

@@ -6,6 +6,7 @@ that are placed or bound fix the domain of the others. So a leader that begins d
 
 from collections.abc import Iterator
 
+from railnet.errors import Misconfigured
 from railnet.gangs import event_messages
 from railnet.gangs.decision import Admit, Decision, Evict, Root, Said, WriteOutcome
 from railnet.gangs.evictions import GangEvictions
@@ -31,7 +32,6 @@ from railnet.gangs.planning_pass import Find, PlanningPass, about
 from railnet.gangs.pod import GangPod
 from railnet.jobs.gang_labels import agreed
 from railnet.jobs.gang_request import GangRequest
-from railnet.vf.errors import Misconfigured
 
 MEMBER_SECONDS = 600.0  # that room is kept for members that do not exist yet
 _SETTLE_SECONDS = 1.0  # of a gang that does not say its size, since its last member came

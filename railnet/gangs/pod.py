@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from railnet.apiserver.request import JsonObject
+from railnet.errors import Misconfigured
 from railnet.gangs import placement_annotation
 from railnet.gangs.gate_removal import Gated, gated
 from railnet.gangs.placement.pod_shape import Shape, shape
@@ -24,7 +25,6 @@ from railnet.objects.owner_reference import OwnerReference, controller
 from railnet.objects.pod import Pod
 from railnet.objects.pod_name import PodName
 from railnet.objects.pod_phase import ENDED, SUCCEEDED, phase
-from railnet.vf.errors import Misconfigured
 
 _NEVER = "Never"
 _STAYING = ("DaemonSet", "Node")  # a Node owns the mirrors of its static pods

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from cni.host import lock
 from railnet.configuration import Configuration
+from railnet.errors import NotReady
 from railnet.install import python_bundle, running_plugins
 from railnet.install.executable_location import EXECUTABLE
 from railnet.kernel.files import below, sync, sync_tree, write_atomically
 from railnet.kernel.processes.host_process import Terms, execute
-from railnet.vf.errors import NotReady
 
 _CANDIDATE = f"{python_bundle.FOLDER}/.candidate"
 _ANSWER_SECONDS = 10.0

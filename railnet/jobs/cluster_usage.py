@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from railnet.errors import Misconfigured
 from railnet.jobs.gang_overview import GangPart, GangUse, GangWait, MemberUse, gang_part, gangs
 from railnet.jobs.gpus import is_gpu
 from railnet.jobs.operators import Operator
@@ -18,7 +19,6 @@ from railnet.objects import pod as pods
 from railnet.objects.conditions import is_ready
 from railnet.objects.pod import Pod
 from railnet.objects.resource_amounts import CPU, MEMORY, Amounts, allocatable, requested
-from railnet.vf.errors import Misconfigured
 
 _ENDED = (Stage.SUCCEEDED, Stage.FAILED)
 

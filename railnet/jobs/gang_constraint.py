@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from railnet.errors import Misconfigured
 from railnet.jobs.gang_request import Constraint
 from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
-from railnet.vf.errors import Misconfigured
 
 CONSTRAINT = "alibabacloud.com/topology-aware-constraint"
 

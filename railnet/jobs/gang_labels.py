@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from railnet.errors import Misconfigured
 from railnet.jobs import gang_constraint
 from railnet.jobs.gang_constraint import CONSTRAINT
 from railnet.jobs.gang_request import Constraint, GangRequest
 from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
 from railnet.jobs.railnet_labels import SIZE
 from railnet.objects.pod import Pod
-from railnet.vf.errors import Misconfigured
 
 GATE = "railnet.io/gang"  # the scheduling gate of a pod that waits for its gang; a namespace's label of this name may be "off"
 OFF = "off"

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from railnet.errors import Misconfigured
 from railnet.jobs.gang_labels import GATE, PLACEMENT, gang_request
 from railnet.objects.owner_reference import controlling, references
 from railnet.objects.pod import Pod
-from railnet.vf.errors import Misconfigured
 
 WAITING = "GangWaiting"  # the reason of the events that the controllers write
 _LONGEST_PLACEMENT = 4096

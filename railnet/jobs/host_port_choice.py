@@ -8,7 +8,7 @@ the other replica cannot be about to choose the same.
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from railnet.vf.errors import Misconfigured
+from railnet.errors import Misconfigured
 
 _LOWEST, _HIGHEST = 1024, 65535  # below 1024 a process needs a privilege
 # How many choices of another replica may not be known here yet: each is a pod whose review was answered within the last second or so.

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from railnet.errors import Misconfigured
 from railnet.jobs.clean_up_verdict import Action, Verdict
 from railnet.jobs.job_status import JobEnd, ended
 from railnet.objects.pod_phase import ENDED, SUCCEEDED, phase
 from railnet.objects.times import moment
-from railnet.vf.errors import Misconfigured
 
 LABEL = "railnet.io/training-namespace"  # of a namespace: "true"
 TIME = "railnet.io/ttl"  # annotation of a namespace: how long after the last end it is deleted

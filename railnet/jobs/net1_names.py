@@ -6,8 +6,8 @@ The webhook writes these names into TF_CONFIG, and the controllers make the Serv
 import re
 from collections.abc import Iterable
 
+from railnet.errors import Misconfigured
 from railnet.jobs.name_truncation import digested, shortened
-from railnet.vf.errors import Misconfigured
 
 _SUFFIX = "-net1"
 _LABEL_LENGTH = 63  # RFC 1035 label: k8s.io/apimachinery/pkg/util/validation, DNS1035LabelMaxLength

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from railnet.errors import Misconfigured
 from railnet.jobs import railnet_labels
 from railnet.jobs.gpus import gpu_count
 from railnet.jobs.operator_fields import Field
 from railnet.jobs.operators import OPERATORS, Operator, Part
 from railnet.objects.pod import Container, Pod
-from railnet.vf.errors import Misconfigured
 
 # The container that kubectl uses by default; a service mesh sets the annotation when it puts its own container first.
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from railnet.errors import Misconfigured
 from railnet.jobs.recogniser import RecognisedPod, recognise
 from railnet.objects.pod import Container, Pod, parse
-from railnet.vf.errors import Misconfigured
 
 
 class ReportedPod:

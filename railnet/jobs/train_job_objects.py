@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from railnet.errors import Misconfigured
 from railnet.jobs import railnet_labels
 from railnet.jobs.gang_constraint import CONSTRAINT
 from railnet.jobs.gang_labels import SPELLINGS
-from railnet.vf.errors import Misconfigured
 
 JsonObject = dict[str, Any]
 

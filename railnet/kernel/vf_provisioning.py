@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from errno import ENODEV
 
+from railnet.errors import NotReady
 from railnet.kernel.netlink import pf_link_reading
 from railnet.kernel.netlink.rtnetlink import links
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.waiting import block_until
-from railnet.vf.errors import NotReady
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.steps import (
     AllowDrivers,

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from railnet.errors import NotReady
 from railnet.kubelet import checkpoint, checkpointed_responses
 from railnet.kubelet.checkpointed_responses import ContainerAllocation
-from railnet.vf.errors import NotReady
 
 # The kernel takes a file's time from its coarse clock, with ticks of 1 to 10 ms (CONFIG_HZ), so two writes in one tick can have the same
 # time. A file that is read sooner than this after it was written is therefore not remembered.

@@ -12,8 +12,8 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
+from railnet.errors import NotReady
 from railnet.kubelet.api import cri_pb2 as api
-from railnet.vf.errors import NotReady
 
 _SERVICE = "runtime.v1.RuntimeService"  # the only version of CRI that kubelet 1.26 and newer speaks
 # The limit that kubelet uses (pkg/kubelet/cri/remote/utils.go).

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from railnet.errors import Misconfigured
 from railnet.objects.owner_reference import controlling
-from railnet.vf.errors import Misconfigured
 
 # This annotation marks the API server's mirror of a static pod: kubelet runs the pod from its file, so changing the mirror has no effect.
 _MIRROR = "kubernetes.io/config.mirror"

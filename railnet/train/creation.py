@@ -13,6 +13,7 @@ from http import HTTPStatus
 
 from railnet.apiserver.client import Absent, ApiServer, Conflict, RequestFailed
 from railnet.apiserver.request import ApiObject, JsonObject, create, delete, get, merge_patch
+from railnet.errors import Misconfigured
 from railnet.jobs.railnet_labels import TRAIN
 from railnet.jobs.train_job_objects import COMPLETE, FILE, TrainingJob, objects, owned, owner
 from railnet.objects.metadata_times import is_deleted
@@ -20,7 +21,6 @@ from railnet.objects.owner_reference import references
 from railnet.train.failure import TrainFailed
 from railnet.train.job_file import job_of
 from railnet.train.job_lookup import CONFIG_MAPS, address, is_complete, is_owner, named
-from railnet.vf.errors import Misconfigured
 
 _RUN = "railnet.io/train-run"  # annotation: which run of the command has created the object, where its answer was lost
 _TRIES = 3

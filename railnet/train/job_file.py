@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from railnet import strict_yaml
+from railnet.errors import Misconfigured
 from railnet.jobs.train_job_objects import TrainingJob
 from railnet.objects.quantity import parsed
 from railnet.value_readers import (
@@ -22,7 +23,6 @@ from railnet.value_readers import (
     list_of,
     one_of,
 )
-from railnet.vf.errors import Misconfigured
 
 _MOST_TASKS = 10_000
 _MOST_BYTES = 1 << 20  # the most that a ConfigMap holds

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_interface, ip_network
 
-from railnet.vf.errors import Misconfigured, NoAddress
+from railnet.errors import Misconfigured, NoAddress
 from railnet.vf.steps import IpInterface, Route
 
 IpNetwork = IPv4Network | IPv6Network

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from railnet.vf.errors import Misconfigured, NotOurs, Unusable
+from railnet.errors import Misconfigured, NotOurs, Unusable
 from railnet.vf.inventory import Inventory, Netdev, VirtualFunction
 from railnet.vf.link_settings import Settings, to_record
 from railnet.vf.pci_address import PciAddress

@@ -10,8 +10,8 @@ from ipaddress import IPv4Network, IPv6Address, ip_interface
 from itertools import combinations, islice
 from typing import Any, Literal
 
+from railnet.errors import Misconfigured, NotPermitted
 from railnet.vf.address_slice import IpAddress, IpNetwork
-from railnet.vf.errors import Misconfigured, NotPermitted
 from railnet.vf.steps import IpInterface
 
 DEFAULT = "default"

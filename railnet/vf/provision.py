@@ -6,8 +6,8 @@ There are two plans, because new VFs have new identities: create VFs; then, with
 from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
 
+from railnet.errors import Misconfigured
 from railnet.vf import guid, mac
-from railnet.vf.errors import Misconfigured
 from railnet.vf.guid import Guid
 from railnet.vf.inventory import Inventory, PhysicalFunction, VirtualFunction
 from railnet.vf.mac import Mac

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from railnet.vf.errors import NotOurs
+from railnet.errors import NotOurs
 from railnet.vf.inventory import Inventory, PhysicalFunction, VirtualFunction
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.rail_memory import RailNumbers

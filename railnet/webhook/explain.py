@@ -10,7 +10,7 @@ from railnet.admission import offline
 from railnet.admission.policy import Policy
 from railnet.cli.escapes import printable
 from railnet.configuration import Configuration
-from railnet.vf.errors import Misconfigured
+from railnet.errors import Misconfigured
 
 # The errors that `railnet.strict_yaml` names, and RecursionError for too many brackets.
 _YAML_ERRORS = (yaml.YAMLError, ValueError, AttributeError, LookupError, ArithmeticError, TypeError, RecursionError)

@@ -21,8 +21,8 @@ from railnet.apiserver.client import StreamingApiServer
 from railnet.apiserver.kubernetes_transport import KubernetesTransport
 from railnet.apiserver.service_account import NotInCluster
 from railnet.configuration import Configuration
+from railnet.errors import Misconfigured
 from railnet.health import Health, Pages
-from railnet.vf.errors import Misconfigured
 from railnet.webhook import watched_host_ports
 from railnet.webhook.explain import policy
 from railnet.webhook.metrics import AdmissionMetrics

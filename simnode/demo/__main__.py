@@ -6,7 +6,7 @@ Exit status: 0 if all checks passed, 1 if a check failed or something is left ov
 import argparse
 import sys
 
-from railnet.vf.errors import Misconfigured
+from railnet.errors import Misconfigured
 from simnode.demo import program
 
 _MISCONFIGURED = 3

@@ -11,7 +11,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from railnet.vf.errors import Misconfigured
+from railnet.errors import Misconfigured
 from simnode.demo import scenario
 from simnode.demo.scenario import Findings
 from simnode.demo.table import rendered

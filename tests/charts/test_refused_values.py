@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from railnet.configuration import parse
-from railnet.vf.errors import Misconfigured
+from railnet.errors import Misconfigured
 from tests.charts import features
 from tests.charts.rendered import CHART, ROOT, JsonObject, helm, nested, node_yaml, rendered, template
 

@@ -4,7 +4,7 @@ import pytest
 
 from cni.error_translation import as_cni_error
 from cni.host.errors import CniError, DelegateError
-from railnet.vf.errors import Misconfigured, NoAddress, NotOurs, NotReady, RailnetError, Unusable
+from railnet.errors import Misconfigured, NoAddress, NotOurs, NotReady, RailnetError, Unusable
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from cni import request as requests
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.pod_devices import PodDevices
-from railnet.vf.errors import NotOurs
+from railnet.errors import NotOurs
 from tests.cni.fake_executable import CONF, ENVIRON
 
 RAIL = "rdma/ib_vf"

@@ -7,7 +7,7 @@ import pytest
 
 from cni.rail_events import AddRefused, RailsAttached
 from cni.request_interruption import TimeLimits
-from railnet.vf.errors import PortInactive
+from railnet.errors import PortInactive
 from railnet.vf.record import SandboxPod
 from tests.cni.fake_executable import CONF, ENVIRON, FakeExecutable, a_request, output
 from tests.cni.server_node import RAIL, Node

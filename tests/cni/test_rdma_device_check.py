@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cni import rdma_device_check
+from railnet.errors import Unusable
 from railnet.kubelet.checkpointed_responses import ContainerAllocation
-from railnet.vf.errors import Unusable
 from railnet.vf.inventory import DeviceNode
 from railnet.vf.record import Attachment
 from tests.railnet.vf.builders import FIRST, an_attachment

@@ -8,7 +8,7 @@ import pytest
 from deviceplugin.allocation import allocate, environment_name
 from deviceplugin.devices import OfferedVf, Offers
 from deviceplugin.pool_selection import DEFAULT, Pool, Selector
-from railnet.vf.errors import NotOurs, NotReady, Unusable
+from railnet.errors import NotOurs, NotReady, Unusable
 from railnet.vf.inventory import RdmaDevice
 from railnet.vf.table import VfTable
 from tests.deviceplugin.builders import a_vf, an_rdma_device, two_rails

@@ -12,8 +12,8 @@ import pytest
 from deviceplugin.pool_selection import DEFAULT
 from deviceplugin.registration import Registration, remove_stale_sockets, socket_name
 from deviceplugin.service import PoolService
+from railnet.errors import Misconfigured
 from railnet.kubelet.checkpoint_file import CheckpointFile
-from railnet.vf.errors import Misconfigured
 from railnet.vf.table import VfTable
 from tests.deviceplugin.builders import two_rails
 from tests.deviceplugin.fake_kubelet import WAIT_SECONDS, Kubelet, dial

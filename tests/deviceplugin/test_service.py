@@ -14,10 +14,10 @@ import pytest
 from deviceplugin import service
 from deviceplugin.pool_selection import DEFAULT
 from deviceplugin.service import PoolService
+from railnet.errors import NotReady
 from railnet.kubelet.api import deviceplugin_pb2 as api
 from railnet.kubelet.api import deviceplugin_pb2_grpc as grpc_api
 from railnet.kubelet.checkpoint_file import CheckpointFile
-from railnet.vf.errors import NotReady
 from railnet.vf.inventory import Inventory
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.table import Owner, VfTable

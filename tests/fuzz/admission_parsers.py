@@ -19,10 +19,10 @@ from railnet.admission.certificates.authority import (
 from railnet.admission.host_port_pod import SeenPod
 from railnet.admission.policy import Policy
 from railnet.admission.review import MAX_BYTES, UnreadableReview, review
+from railnet.errors import Misconfigured
 from railnet.jobs import gang_constraint
 from railnet.jobs.gang_labels import described
 from railnet.jobs.node_terms import Comparison
-from railnet.vf.errors import Misconfigured
 from tests.fuzz.parser import Parser
 
 AUTHORITY = authority.make(datetime(2026, 3, 1, tzinfo=UTC))

@@ -18,8 +18,8 @@ from cni.host.errors import CniError, DelegateError
 from cni.host.frames import FrameError
 from cni.request import CniRequest
 from cni.request import parse as parse_request
+from railnet.errors import Misconfigured, NoAddress
 from railnet.vf.address_slice import choose
-from railnet.vf.errors import Misconfigured, NoAddress
 from railnet.vf.inventory import Inventory, PhysicalFunction
 from railnet.vf.network import SliceIpam
 from railnet.vf.record import Netns, Record, RecordedIpam, SandboxPod, decode, encode

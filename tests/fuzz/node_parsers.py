@@ -31,6 +31,7 @@ from railnet.configuration import Configuration
 from railnet.daemon import conflist
 from railnet.doctor import cluster_checks
 from railnet.doctor.cluster_parsing import pod_rails
+from railnet.errors import Misconfigured, NotPermitted
 from railnet.health import Health, Pages
 from railnet.install import elf_relocation, runtime_cached_configurations
 from railnet.kernel.foreign_state_files import Entry
@@ -39,7 +40,6 @@ from railnet.kubelet.api import cri_pb2, deviceplugin_pb2, podresources_pb2
 from railnet.objects.network_status import ANNOTATION
 from railnet.vf import rail_memory
 from railnet.vf.address_slice import ip_network
-from railnet.vf.errors import Misconfigured, NotPermitted
 from railnet.vf.network import Limit, Network, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam, StickyIpam
 from railnet.vf.rail_memory import Card, RailNumbers, UnreadableRailMemory
 from railnet.vf.record import Stage, UnreadableRecord, decode, encode, find_lost

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from deviceplugin.pool_selection import Pool, Selector
 from railnet.configuration import Admission, Configuration, HostConfiguration, Publish, Timeouts, load, parse
-from railnet.vf.errors import Misconfigured
+from railnet.errors import Misconfigured
 from railnet.vf.network import Limit, Network, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam, StickyIpam
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.provision import Provision

@@ -13,12 +13,12 @@ from railnet.controllers.job_events import JobEvents
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.training_pod import Job
 from railnet.controllers.work_queue import WorkQueue
+from railnet.errors import Misconfigured
 from railnet.jobs import namespace_lifetime
 from railnet.jobs.clean_up_verdict import Action, Verdict
 from railnet.jobs.namespace_lifetime import FinishedNamespace
 from railnet.objects.involved_object import InvolvedObject
 from railnet.objects.metadata_times import created, is_deleted
-from railnet.vf.errors import Misconfigured
 
 _GATHER_SECONDS = 5.0  # after a training pod's change: the other pods of its job change at about the same time
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from railnet.apiserver.request import JsonObject
 from railnet.controllers.training_pod import Job
+from railnet.errors import Misconfigured
 from railnet.jobs import job_status, server_clean_up_rule
 from railnet.jobs.operators import Operator, Servers
 from railnet.jobs.railnet_labels import PS_CLEANUP
@@ -13,7 +14,6 @@ from railnet.objects import pod as pods
 from railnet.objects.involved_object import InvolvedObject
 from railnet.objects.metadata_times import created
 from railnet.objects.owner_reference import OwnerReference, controller
-from railnet.vf.errors import Misconfigured
 
 _INDEXED = "Indexed"
 

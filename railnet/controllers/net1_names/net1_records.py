@@ -11,11 +11,11 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from railnet.controllers.training_pod import Job, TrainingPod
+from railnet.errors import Misconfigured
 from railnet.jobs import railnet_labels
 from railnet.jobs.net1_names import hostname, service, task_service
 from railnet.objects.network_status import usable_address
 from railnet.objects.owner_reference import OwnerReference
-from railnet.vf.errors import Misconfigured
 from railnet.vf.network import ADDRESS_ANNOTATION
 
 TASK = "task"  # the value of the annotation `railnet_labels.NAMES`

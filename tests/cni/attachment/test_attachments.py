@@ -16,9 +16,9 @@ from cni import request as requests
 from cni.attachment import attachments as attachments_module
 from cni.attachment import netdev_return
 from cni.attachment.attachments import Attachments
+from railnet.errors import Misconfigured, NotPermitted, NotReady, Unusable
 from railnet.kernel.namespaces import orphan_netdevs
 from railnet.kernel.sysfs.functions import Sysfs
-from railnet.vf.errors import Misconfigured, NotPermitted, NotReady, Unusable
 from railnet.vf.inventory import Netdev, Port
 from railnet.vf.link_settings import Settings
 from railnet.vf.network import DEFAULT, NoIpam, PluginIpam, SliceIpam, StaticIpam

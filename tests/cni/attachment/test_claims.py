@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from cni.attachment.claims import Claims
-from railnet.vf.errors import NotReady
+from railnet.errors import NotReady
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.table import Owner, VfTable
 from tests.deviceplugin.builders import two_rails

@@ -9,10 +9,10 @@ import pytest
 
 from cni.attachment.journal import Journal
 from cni.attachment.local_ipam import LocalIpam
+from railnet.errors import Misconfigured, NoAddress
 from railnet.vf import network
 from railnet.vf.address_slice import IpNetwork
 from railnet.vf.attachment_plan import assign
-from railnet.vf.errors import Misconfigured, NoAddress
 from railnet.vf.inventory import Inventory
 from railnet.vf.network import ChosenNetwork, NetworkIpam, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam
 from railnet.vf.pci_address import PciAddress

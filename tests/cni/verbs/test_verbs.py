@@ -19,8 +19,8 @@ from cni.request_interruption import TimeLimits
 from cni.sandbox_locks import PerKey
 from cni.verbs import add, check, delete, gc
 from cni.verbs.parts import Parts
+from railnet.errors import Differs, NoAddress, NotPermitted, Unusable
 from railnet.kubelet.checkpointed_responses import ContainerAllocation
-from railnet.vf.errors import Differs, NoAddress, NotPermitted, Unusable
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Netns, Record, RecordedIpam, SandboxPod
 from tests.cni.fake_executable import CONF, ENVIRON, PRIMARY

@@ -9,8 +9,8 @@ import pytest
 from railnet.admission.decision import Additions, Decision, Untouched, decide
 from railnet.admission.environment import VARIABLES
 from railnet.admission.policy import Namespace, Policy
+from railnet.errors import Misconfigured, NotPermitted
 from railnet.objects.pod import parse
-from railnet.vf.errors import Misconfigured, NotPermitted
 from railnet.vf.network import Limit, Network, Networks, NoIpam, StaticIpam, StickyIpam
 from tests.railnet.admission.reviewing import ask, patch_of, reviewed
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from railnet.admission.policy import Policy
 from railnet.admission.review import review
+from railnet.errors import NotReady
 from railnet.jobs.operators import OPERATORS
 from railnet.objects.pod import Pod
-from railnet.vf.errors import NotReady
 from tests.railnet.admission.goldens import GOLDENS
 from tests.railnet.admission.reviewing import a_review, applied, ask, patch_of
 

@@ -9,9 +9,9 @@ import pytest
 
 from railnet.admission.host_port_pod import Identity, SeenPod
 from railnet.admission.host_ports import HostPorts
+from railnet.errors import NotReady
 from railnet.jobs.host_port_choice import PortRange
 from railnet.objects.pod import Container, ContainerPort, Pod
-from railnet.vf.errors import NotReady
 
 RANGE = PortRange(20000, 29999)
 POD = Pod(

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from railnet.admission import node_affinity
 from railnet.admission.node_affinity import AFFINITY, narrowed
+from railnet.errors import Misconfigured
 from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
-from railnet.vf.errors import Misconfigured
 
 JsonObject = dict[str, Any]
 KEYS, VALUES = ("a", "b", "c"), ("1", "2")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from railnet.admission import tf_config as tf_config_module
 from railnet.admission.policy import Policy
 from railnet.admission.tf_config import rewritten, with_own_port
+from railnet.errors import Misconfigured
 from railnet.jobs.net1_names import service
-from railnet.vf.errors import Misconfigured
 from railnet.vf.network import Network, Networks, NoIpam
 from tests.railnet.admission.reviewing import JsonObject, applied, ask, patch_of
 from tests.railnet.admission.test_decision import a_pod

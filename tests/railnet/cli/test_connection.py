@@ -10,7 +10,7 @@ from railnet.apiserver import service_account
 from railnet.apiserver.client import RequestFailed
 from railnet.apiserver.request import ApiObject, get
 from railnet.cli.connection import connect
-from railnet.vf.errors import Misconfigured
+from railnet.errors import Misconfigured
 from tests.jittered import jittered
 from tests.railnet.apiserver.raw_server import RawServer, serving
 from tests.railnet.train.memory_api_server import MemoryApiServer, status

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from railnet.cluster_uninstall.uninstall_mode import steps
-from railnet.vf.errors import Misconfigured
+from railnet.errors import Misconfigured
 from tests.railnet.cluster_uninstall.uninstalling_cluster import APPARMOR, daemon_set
 from tests.railnet.controllers.cluster_in_memory import _apply
 

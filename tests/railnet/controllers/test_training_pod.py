@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railnet.controllers.training_pod import Job, TrainingPod, training_pod
+from railnet.errors import Misconfigured
 from railnet.jobs.operators import OPERATORS, Part
 from railnet.jobs.recogniser import RecognisedPod, recognise
 from railnet.jobs.reported_pod import ReportedPod
 from railnet.objects import pod as pods
 from railnet.objects.owner_reference import OwnerReference
-from railnet.vf.errors import Misconfigured
 from tests.railnet.admission.goldens import GOLDENS, Golden
 
 NETWORK_STATUS = "k8s.v1.cni.cncf.io/network-status"

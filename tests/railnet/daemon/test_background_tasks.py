@@ -27,10 +27,10 @@ from railnet.daemon import conflist, conflist_keeper, port_watch, primary_gc_sch
 from railnet.daemon.background_tasks import BackgroundTasks, TaskPauses
 from railnet.daemon.conflist_keeper import ConflistKeeper
 from railnet.daemon.resync_requests import ResyncRequests
+from railnet.errors import Misconfigured
 from railnet.kernel.netlink import link_changes
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kubelet.checkpoint_file import CheckpointFile
-from railnet.vf.errors import Misconfigured
 from railnet.vf.inventory import Inventory, PhysicalFunction
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.table import VfTable

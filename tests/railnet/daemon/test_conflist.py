@@ -11,7 +11,7 @@ from cni.host import netconf
 from deviceplugin.pool_selection import Pool
 from railnet.configuration import Configuration, HostConfiguration, Timeouts
 from railnet.daemon.conflist import FOLDER, NAME, compose, copies, find_primary, why_inactive
-from railnet.vf.errors import Misconfigured
+from railnet.errors import Misconfigured
 
 DEFAULT = Configuration()
 PATH = f"{FOLDER}/10-flannel.conflist"

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from railnet.errors import Misconfigured
 from railnet.jobs.gang_constraint import CONSTRAINT, constraint
 from railnet.jobs.gang_labels import SPELLINGS, Spelling, agreed, described, gang_request
 from railnet.jobs.gang_request import Constraint, GangRequest
 from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
-from railnet.vf.errors import Misconfigured
 from tests.railnet.jobs.builders import a_pod
 
 NAME, LEAST = "pod-group.scheduling.sigs.k8s.io/name", "pod-group.scheduling.sigs.k8s.io/min-available"

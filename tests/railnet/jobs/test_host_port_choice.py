@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railnet.errors import Misconfigured
 from railnet.jobs.host_port_choice import PortRange, PortShare, choose, parse
-from railnet.vf.errors import Misconfigured
 
 RANGE = PortRange(20000, 20199)
 PORTS = st.integers(RANGE.first, RANGE.last)

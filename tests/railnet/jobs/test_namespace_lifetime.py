@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railnet.errors import Misconfigured
 from railnet.jobs import namespace_lifetime
 from railnet.jobs.clean_up_verdict import Action
 from railnet.jobs.namespace_lifetime import FinishedNamespace, verdict
-from railnet.vf.errors import Misconfigured
 
 DAY = {"railnet.io/ttl": "24h"}
 

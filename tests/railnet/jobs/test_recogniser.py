@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from railnet.errors import Misconfigured
 from railnet.jobs.operators import OPERATORS, Part
 from railnet.jobs.recogniser import RecognisedPod, recognise
 from railnet.objects.pod import Container, Pod
-from railnet.vf.errors import Misconfigured
 from tests.railnet.jobs.builders import a_container, a_pod
 
 TFJOB = {

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from railnet.errors import Misconfigured
 from railnet.jobs.gang_labels import gang_request
 from railnet.jobs.gang_request import Constraint, GangRequest
 from railnet.jobs.net1_names import task_service
 from railnet.jobs.recogniser import recognise
 from railnet.jobs.train_job_objects import TrainingJob, objects, owned, owner
 from railnet.objects import pod as pod_module
-from railnet.vf.errors import Misconfigured
 from tests.railnet.train.jobs import job, pods
 
 PS_HOSTS = "mnist-ps-0.mnist.svc:2222,mnist-ps-1.mnist.svc:2222"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from railnet.errors import NotReady
 from railnet.kubelet import checkpoint
 from railnet.kubelet.checkpoint_file import CheckpointFile
-from railnet.vf.errors import NotReady
 
 RAIL = "rdma/ib_vf"
 LONG_AGO_NS = 1_000_000_000_000_000_000

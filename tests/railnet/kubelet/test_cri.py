@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from railnet.errors import NotReady
 from railnet.kubelet.cri import pods_on_host_network, sandboxes
-from railnet.vf.errors import NotReady
 from simnode.kubernetes.cri import CriEndpoint, ListedSandbox
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import grpc.aio
 import pytest
 
+from railnet.errors import NotReady
 from railnet.kubelet import podresources
 from railnet.kubelet.api import podresources_pb2 as api
 from railnet.kubelet.api import podresources_pb2_grpc as grpc_api
-from railnet.vf.errors import NotReady
 
 RAIL = "rdma/ib_vf"
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from railnet.errors import Misconfigured
 from railnet.jobs.train_job_objects import TrainingJob
 from railnet.train.job_file import job_of, text_of
-from railnet.vf.errors import Misconfigured
 from tests.railnet.train.jobs import TEXT, job
 
 

@@ -12,13 +12,13 @@ import pytest
 
 from railnet.apiserver.client import Answer, RequestFailed
 from railnet.apiserver.request import Request, Verb
+from railnet.errors import Misconfigured
 from railnet.jobs.pod_progress import Stage
 from railnet.jobs.task_states import task_states
 from railnet.jobs.train_job_objects import objects
 from railnet.train import up as up_module
 from railnet.train.creation import CreationRefused
 from railnet.train.up import shown, up
-from railnet.vf.errors import Misconfigured
 from tests.railnet.train.jobs import ON_ETH0, RUNNING, job, pods
 from tests.railnet.train.memory_api_server import MemoryApiServer, status
 from tests.waiting import until

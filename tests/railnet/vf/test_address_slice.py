@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railnet.errors import Misconfigured, NoAddress
 from railnet.vf.address_slice import AddressSlice, FlannelLease, IpNetwork, choose, node_slice, parse_subnet_env
-from railnet.vf.errors import Misconfigured, NoAddress
 
 RANGE = IPv4Network("10.56.0.0/16")
 FLANNEL = IPv4Network("10.244.0.0/16")

@@ -5,8 +5,8 @@ from ipaddress import ip_interface, ip_network
 
 import pytest
 
+from railnet.errors import Misconfigured, NotOurs, Unusable
 from railnet.vf.attachment_plan import Assigned, assign, attach, attachments, move_out, rename, take_out
-from railnet.vf.errors import Misconfigured, NotOurs, Unusable
 from railnet.vf.guid import Guid
 from railnet.vf.inventory import Inventory, Netdev
 from railnet.vf.pci_address import PciAddress

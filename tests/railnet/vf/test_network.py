@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railnet.vf.errors import Misconfigured, NotPermitted
+from railnet.errors import Misconfigured, NotPermitted
 from railnet.vf.network import (
     ADDRESS_ANNOTATION,
     NETWORK_ANNOTATION,

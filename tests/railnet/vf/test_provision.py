@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from railnet.vf.errors import Misconfigured
+from railnet.errors import Misconfigured
 from railnet.vf.guid import Guid, derived
 from railnet.vf.inventory import Inventory, Netdev, Port
 from railnet.vf.mac import Mac

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from railnet.vf.errors import NotOurs
+from railnet.errors import NotOurs
 from railnet.vf.inventory import Inventory, VirtualFunction
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.rail_memory import RailNumbers, RememberedRail

@@ -9,7 +9,7 @@ import pytest
 
 from railnet import configuration
 from railnet.configuration import Admission, Configuration
-from railnet.vf.errors import Misconfigured
+from railnet.errors import Misconfigured
 from railnet.webhook.explain import explain, policy
 
 POD = """
