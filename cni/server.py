@@ -1,6 +1,6 @@
 """The socket to which executables connect: accept, check the peer's user, shake hands, and serve a request or a QUERY.
 
-`cni.dispatch` serves the request.
+`cni.request_handler` serves the request.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ from pathlib import Path
 
 from cni.connection import ExecutableConnection, ExecutableGone
 from cni.delegate_slots import DelegateSlots
-from cni.dispatch import Dispatcher
 from cni.flannel_shortcut import FlannelDelegates
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.frames import FrameError
+from cni.request_handler import RequestHandler
 from cni.request_interruption import TimeLimits
 from railnet.kernel.files import NO_ROOM, make_way
 
@@ -32,14 +32,14 @@ class Server:
 
     def __init__(
         self,
-        dispatcher: Dispatcher,
+        handler: RequestHandler,
         limits: TimeLimits,
         slots: DelegateSlots,
         flannel: FlannelDelegates,
         report: Callable[[], Awaitable[bytes]],
     ) -> None:
         """`slots` bounds the delegates that run at the same time. `report` returns the answer to a QUERY."""
-        self._dispatcher = dispatcher
+        self._handler = handler
         self._limits = limits
         self._slots = slots
         self._flannel = flannel
@@ -120,7 +120,7 @@ class Server:
                 return
             # An ADD that is interrupted at its deadline is undone after it, by delegates with a time limit of their own.
             await connection.handshake(sum(self._limits))
-            await self._dispatcher.serve(*received, connection)
+            await self._handler.serve(*received, connection)
         except FrameError as error:
             _log.warning("refused: %s", error)
             with suppress(ExecutableGone):

@@ -365,9 +365,11 @@ def _admission(arguments: argparse.Namespace) -> ExitStatus:
 
     loaded = configuration.load(arguments.config)
     if arguments.verb == "explain":
-        from railnet.webhook import explain  # noqa: PLC0415 - see _RUN
+        from railnet.webhook import explain_command  # noqa: PLC0415 - see _RUN
 
-        return ExitStatus.of(well=explain.explain(arguments.file, loaded, arguments.host_ports, gangs=arguments.gangs))
+        return ExitStatus.of(
+            well=explain_command.explain(arguments.file, loaded, arguments.host_ports, gangs=arguments.gangs)
+        )
     import asyncio  # noqa: PLC0415 - see _RUN
 
     from railnet.webhook import program  # noqa: PLC0415 - see _RUN

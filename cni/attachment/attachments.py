@@ -13,7 +13,7 @@ from cni import primary_configuration
 from cni.attachment import ipam_plugin, port_wait
 from cni.attachment.claims import Claims, owner_of
 from cni.attachment.gratuitous_arp import GratuitousArp
-from cni.attachment.ipam_late_release import IpamRelease
+from cni.attachment.ipam_release_by_daemon import IpamRelease
 from cni.attachment.journal import Journal
 from cni.attachment.local_ipam import LocalIpam
 from cni.attachment.netdev_lookup import NetdevLookup

@@ -10,7 +10,7 @@ from pathlib import Path
 from cni.attachment.journal import Journal
 from railnet.errors import Misconfigured, NoAddress
 from railnet.kernel.files import read_below
-from railnet.kernel.sockets.local_address import is_local
+from railnet.kernel.sockets.local_address_check import is_local
 from railnet.vf.address_slice import AddressSlice, choose, node_slice, parse_subnet_env, route_to_other_rails
 from railnet.vf.attachment_plan import Assigned
 from railnet.vf.inventory import Inventory

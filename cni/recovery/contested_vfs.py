@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from cni.attachment.journal import Journal
 from cni.attachment.netdev_return import NodeNetdevs
+from cni.recovery.namespace_observation import SandboxNamespaces
 from cni.recovery.rules import NamespaceState
-from cni.recovery.sandbox_namespace import SandboxNamespaces
 from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Record

@@ -1,6 +1,6 @@
 """The rules of recovery as tables: for a state of a record and a state of its namespace the action, with its reason. Pure.
 
-The states are observed in `cni.recovery.sandbox_namespace`, and the actions are done in `cni.recovery.sweep`. A row that
+The states are observed in `cni.recovery.namespace_observation`, and the actions are done in `cni.recovery.sweep`. A row that
 is missing is a KeyError; a test proves that none is.
 """
 

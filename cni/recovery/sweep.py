@@ -10,15 +10,15 @@ from contextlib import asynccontextmanager
 from math import inf
 
 from cni.attachment.attachments import Attachments
-from cni.attachment.ipam_late_release import IpamRelease
+from cni.attachment.ipam_release_by_daemon import IpamRelease
 from cni.attachment.journal import Journal
 from cni.host.errors import CniError
 from cni.rail_events import TookBack, count_nothing
 from cni.recovery import rules
 from cni.recovery.missing_netdevs import OrphanVfs
+from cni.recovery.namespace_observation import Observed, SandboxNamespaces
 from cni.recovery.record_repair import RecordRepair
 from cni.recovery.rules import RecordState, RecoveryAction
-from cni.recovery.sandbox_namespace import Observed, SandboxNamespaces
 from cni.sandbox_locks import PerKey
 from railnet.errors import RailnetError
 from railnet.vf.record import Record

@@ -1,6 +1,6 @@
 """DEL: the primary's chain as it was at ADD; then the runtime has its answer, and then the rails go back. Idempotent.
 
-The runtime does not wait for the move of the rails' netdevs, which takes most of the time (docs/decisions/0061). `cni.dispatch` has them
+The runtime does not wait for the move of the rails' netdevs, which takes most of the time (docs/decisions/0061). `cni.request_handler` has them
 moved after the answer: the record, whose stage is `detaching`, says so.
 """
 

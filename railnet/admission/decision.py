@@ -1,7 +1,7 @@
 """The decision about one pod: what is added to it, and why.
 
 Pure: a pod, its namespace and the policy in, a decision out. Not here: the JSON Patch (`railnet.admission.patch`), the words for the pod's
-author (`railnet.admission.explain`), and what host-network mode changes (`railnet.admission.host_network`).
+author (`railnet.admission.explanation`), and what host-network mode changes (`railnet.admission.host_network`).
 """
 
 import re

@@ -10,7 +10,7 @@ from typing import Any
 from railnet.admission import node_affinity
 from railnet.errors import Misconfigured
 from railnet.jobs.gang_constraint import CONSTRAINT
-from railnet.jobs.gang_labels import GATE, OFF, PLACEMENT, SPELLINGS, gang_request, names_gang
+from railnet.jobs.gang_recogniser import GATE, OFF, PLACEMENT, SPELLINGS, gang_request, names_gang
 from railnet.jobs.gang_request import GangRequest
 from railnet.jobs.operators import Default
 from railnet.jobs.other_placement import placed_by_others

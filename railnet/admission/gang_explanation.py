@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from railnet.admission.explain import MAX_WARNING, operation
+from railnet.admission.explanation import MAX_WARNING, operation
 from railnet.admission.gang_decision import GangDecision, LeftAlone, Waits
-from railnet.jobs.gang_labels import GATE, described
+from railnet.jobs.gang_recogniser import GATE, described
 
 _MAX_WARNINGS = 8
 

@@ -7,12 +7,12 @@ that nothing would ever remove.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from railnet.admission import explain, railnet_annotations
+from railnet.admission import explanation, railnet_annotations
 from railnet.admission.gang_decision import GangDecision, LeftAlone, Waits
 from railnet.admission.gang_explanation import waits
 from railnet.admission.node_affinity import AFFINITY
 from railnet.admission.patch import Operation, add, entries
-from railnet.jobs.gang_labels import GATE
+from railnet.jobs.gang_recogniser import GATE
 
 
 def operations(document: Mapping[str, Any], decision: GangDecision) -> list[Operation]:
@@ -26,7 +26,7 @@ def operations(document: Mapping[str, Any], decision: GangDecision) -> list[Oper
     metadata = document["metadata"]
     before = (metadata.get("annotations") or {}).get(railnet_annotations.EXPLAIN)
     text = waits(decision) if before is None else f"{before}; then {waits(decision)}"
-    explained = {railnet_annotations.EXPLAIN: text[: explain.MAX_ANNOTATION]}
+    explained = {railnet_annotations.EXPLAIN: text[: explanation.MAX_ANNOTATION]}
     return [*changes, *entries(metadata, "/metadata", "annotations", explained)]
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from railnet.admission import gang_decision, gang_explanation, gang_patch
 from railnet.admission.decision import Additions, FreePort, decide
-from railnet.admission.explain import report
+from railnet.admission.explanation import report
 from railnet.admission.patch import Operation, operations
 from railnet.admission.policy import Namespace, Policy, switch
 from railnet.admission.webhook_scope import NEVER
 from railnet.errors import Misconfigured, NotPermitted
-from railnet.jobs.gang_labels import GATE, OFF
+from railnet.jobs.gang_recogniser import GATE, OFF
 from railnet.jobs.host_port_choice import parse as host_ports_range
 from railnet.objects.pod import Pod, parse
 from railnet.vf.network import is_sticky

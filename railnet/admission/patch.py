@@ -8,7 +8,7 @@ pod's framework reads that port, and `dnsPolicy`.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from railnet.admission import explain, railnet_annotations
+from railnet.admission import explanation, railnet_annotations
 from railnet.admission.decision import Additions
 from railnet.admission.environment import Variable
 from railnet.admission.host_network import DNS_POLICY, HostNetwork
@@ -31,7 +31,7 @@ def operations(document: Mapping[str, Any], additions: Additions) -> list[Operat
         *entries(metadata, "/metadata", "labels", additions.labels),
     ]
     if changes or additions.annotations:
-        text = explain.annotation(additions, (metadata.get("annotations") or {}).get(railnet_annotations.EXPLAIN))
+        text = explanation.annotation(additions, (metadata.get("annotations") or {}).get(railnet_annotations.EXPLAIN))
         port = {} if host is None else {HOST_PORT: str(host.port)}
         annotations = {**additions.annotations, railnet_annotations.EXPLAIN: text, **port}
         changes += entries(metadata, "/metadata", "annotations", annotations)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from railnet.admission import explain, patch
+from railnet.admission import explanation, patch
 from railnet.admission.decision import Additions, FreePort, decide
 from railnet.admission.policy import Namespace, Policy
 from railnet.errors import Misconfigured, NotPermitted, NotReady
@@ -150,7 +150,7 @@ def _answer(request: dict[str, Any], namespace: Namespace, policy: Policy, free_
     except (NotPermitted, Misconfigured, NotReady) as error:
         return denied(error)
     response: dict[str, Any] = {"allowed": True}
-    warnings = explain.warnings(pod, decision)
+    warnings = explanation.warnings(pod, decision)
     if warnings:
         response["warnings"] = warnings
     if not isinstance(decision, Additions):

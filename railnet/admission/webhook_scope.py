@@ -10,8 +10,8 @@ from typing import Any
 
 from railnet.admission import railnet_annotations
 from railnet.admission.host_network import HOST, KUBEDL_MODE
-from railnet.jobs import gang_labels
-from railnet.jobs.gang_labels import SPELLINGS
+from railnet.jobs import gang_recogniser
+from railnet.jobs.gang_recogniser import SPELLINGS
 from railnet.jobs.operators import OPERATORS, Operator
 from railnet.jobs.railnet_labels import NET1, NETWORK_MODE
 from railnet.vf.network import STICKY_ANNOTATION as STICKY  # on a namespace, a label of the same name
@@ -68,7 +68,7 @@ def gangs() -> list[Entry]:
     are asked about as before. A pod that cannot be reviewed is let in, and does not wait for its gang.
     """
     names = {"name": "names-a-gang", "expression": gang_expression()}
-    entry = _entry("gangs", [_has_not(gang_labels.GATE, gang_labels.OFF)], {"matchExpressions": []}, GANGS)
+    entry = _entry("gangs", [_has_not(gang_recogniser.GATE, gang_recogniser.OFF)], {"matchExpressions": []}, GANGS)
     return [entry | {"failurePolicy": "Ignore"} | _conditions(names)]
 
 
@@ -81,7 +81,7 @@ def gang_expression() -> str:
         "(!has(object.spec.schedulerName) || object.spec.schedulerName in ['', 'default-scheduler']) && (\n"
         f"has({_LABELS}) && {_list(labels)}.exists(key, key in {_LABELS})\n"
         f"|| has({of}) && {_list(annotations)}.exists(key, key in {of}))\n"
-        f"|| has(object.spec.schedulingGates) && object.spec.schedulingGates.exists(gate, gate.name == {_quoted(gang_labels.GATE)})"
+        f"|| has(object.spec.schedulingGates) && object.spec.schedulingGates.exists(gate, gate.name == {_quoted(gang_recogniser.GATE)})"
     )
 
 

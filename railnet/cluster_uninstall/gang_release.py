@@ -9,8 +9,8 @@ from railnet.apiserver.client import Absent, ApiServer, Conflict
 from railnet.apiserver.object_watch import pages
 from railnet.apiserver.request import ApiObject, Collection, JsonObject, json_patch
 from railnet.cluster_uninstall.failure import NotUninstalled
-from railnet.gangs import gate_removal
-from railnet.gangs.gate_removal import Gated
+from railnet.gangs import gate_removal_patch
+from railnet.gangs.gate_removal_patch import Gated
 
 _UNBOUND = Collection("v1", "pods", fields="spec.nodeName=")  # a pod with a gate is on no node
 _LEARN_SECONDS = 5.0
@@ -44,7 +44,7 @@ def _waiting(api: ApiServer) -> list[tuple[ApiObject, Gated]]:
         (_address(pod), gated)
         for page in pages(api, _UNBOUND)
         for pod in page.found
-        if (gated := gate_removal.gated(pod)) is not None
+        if (gated := gate_removal_patch.gated(pod)) is not None
     ]
 
 
@@ -55,7 +55,7 @@ def _address(pod: JsonObject) -> ApiObject:
 def _release(api: ApiServer, pod: ApiObject, gated: Gated) -> bool:
     """Remove the gate; return False if the pod has changed since it was listed, or is gone."""
     try:
-        api.send(json_patch(pod, gate_removal.steps(gated, None)))
+        api.send(json_patch(pod, gate_removal_patch.steps(gated, None)))
     except (Absent, Conflict):
         return False
     return True

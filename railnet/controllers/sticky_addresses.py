@@ -15,7 +15,7 @@ from typing import NamedTuple
 from railnet.apiserver.client import Absent, ApiServer, Conflict
 from railnet.apiserver.request import ApiObject, create, get, merge_patch, update
 from railnet.controllers import sticky_table
-from railnet.controllers.job_events import JobEvents
+from railnet.controllers.events import JobEvents
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.owners import Life, Owners
 from railnet.controllers.sticky_table import Holder, Numbers, Table

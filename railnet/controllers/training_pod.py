@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from railnet.apiserver.request import JsonObject
-from railnet.jobs.gang_labels import GATE
+from railnet.jobs.gang_recogniser import GATE
 from railnet.jobs.operators import Part
 from railnet.jobs.reported_pod import ReportedPod
 from railnet.objects import network_status

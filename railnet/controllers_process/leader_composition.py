@@ -14,9 +14,9 @@ from railnet.configuration import Configuration
 from railnet.controllers import worker
 from railnet.controllers.clean_up.namespace_clean_up import NamespaceCleanUp
 from railnet.controllers.clean_up.server_clean_up import CleanUp
+from railnet.controllers.events import JobEvents
 from railnet.controllers.gangs.placement import GangPlacement
 from railnet.controllers.informer import Informer
-from railnet.controllers.job_events import JobEvents
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.net1_names.net1_services import Net1Services
 from railnet.controllers.owners import Owners

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cni.attachment.attachments import Attachments
 from cni.attachment.claims import Claims
-from cni.attachment.ipam_late_release import IpamRelease
+from cni.attachment.ipam_release_by_daemon import IpamRelease
 from cni.attachment.journal import Journal
 from cni.attachment.local_ipam import LocalIpam
 from cni.attachment.netdev_lookup import NetdevLookup
@@ -20,8 +20,8 @@ from cni.primary_gc.collector import PrimaryGc
 from cni.rail_events import TookBack
 from cni.recovery.contested_vfs import ContestedVfs
 from cni.recovery.missing_netdevs import OrphanVfs
+from cni.recovery.namespace_observation import SandboxNamespaces
 from cni.recovery.record_repair import RecordRepair
-from cni.recovery.sandbox_namespace import SandboxNamespaces
 from cni.recovery.sweep import Recovery
 from cni.sandbox_locks import PerKey
 from railnet.configuration import Configuration

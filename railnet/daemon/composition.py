@@ -16,11 +16,11 @@ from typing import NamedTuple, Protocol
 
 from cni.attachment.local_ipam import LocalIpam
 from cni.delegate_slots import DelegateSlots
-from cni.dispatch import Dispatcher
 from cni.flannel_shortcut import FlannelDelegates
 from cni.host.daemon import SOCKET
 from cni.pod_devices import PodDevices
 from cni.rail_events import Observer
+from cni.request_handler import RequestHandler
 from cni.request_interruption import TimeLimits
 from cni.server import Server
 from cni.verbs.parts import Parts
@@ -43,7 +43,7 @@ from railnet.daemon.rail_counters import RailCounters
 from railnet.daemon.rail_memory_file import waking
 from railnet.daemon.resync import releasing_ipam, resyncing
 from railnet.daemon.resync_requests import ResyncRequests
-from railnet.daemon.roce_status import RoceStatus
+from railnet.daemon.roce_facts_for_status import RoceStatus
 from railnet.daemon.single_instance import alone
 from railnet.daemon.threads import Threads
 from railnet.errors import Misconfigured, NoAddress
@@ -220,7 +220,7 @@ async def _serve(  # noqa: PLR0913 - composed once
     health.show(Pages(reasons, partial(metrics.text, gauges), counters.fresh))
     told = _ReportParts(slots, health, node_object, RoceStatus(node.table, node.sysfs))
     answer = partial(_answer_to_query, node, gauges, told)
-    server = Server(Dispatcher(parts, observe, metrics), limits, slots, FlannelDelegates(root), answer)
+    server = Server(RequestHandler(parts, observe, metrics), limits, slots, FlannelDelegates(root), answer)
     changed, port_changed = (partial(_stream_again, services, at_once=at_once) for at_once in (False, True))
     listening = asyncio.Event()
 

@@ -50,12 +50,12 @@ class Metrics:
         self._seconds: dict[Labels, Histogram] = {}
 
     def served(self, verb: str, code: int | None, seconds: float) -> None:
-        """Count a request (`cni.dispatch.RequestMetrics`)."""
+        """Count a request (`cni.request_handler.RequestMetrics`)."""
         self._requests[("verb", verb), ("code", _code(code))] += 1
         self.stage(verb, "all", seconds)
 
     def stage(self, verb: str, name: str, seconds: float) -> None:
-        """Count one stage of a request (`cni.dispatch.RequestMetrics`)."""
+        """Count one stage of a request (`cni.request_handler.RequestMetrics`)."""
         labels = (("verb", verb), ("stage", name))
         self._seconds.setdefault(labels, Histogram(_BUCKETS)).observe(seconds)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from railnet.doctor import between_nodes_checks, card_checks, node_software_checks, roce_checks
+from railnet.doctor import card_checks, network_and_clock_checks, node_software_checks, roce_checks
 from railnet.doctor.facts import Facts
 from railnet.doctor.finding import SEVERITIES, Finding
 
@@ -21,16 +21,16 @@ _CHECKS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
     roce_checks.gids,
     roce_checks.mtus,
     roce_checks.flow_control,
-    between_nodes_checks.mtus,
-    between_nodes_checks.ranges,
-    between_nodes_checks.reverse_path_filter,
-    between_nodes_checks.arp_ignore,
+    network_and_clock_checks.mtus,
+    network_and_clock_checks.ranges,
+    network_and_clock_checks.reverse_path_filter,
+    network_and_clock_checks.arp_ignore,
     node_software_checks.memlock,
     node_software_checks.memlock_of_pods,
     node_software_checks.gpudirect,
     node_software_checks.iommu,
     node_software_checks.acs,
-    between_nodes_checks.clock,
+    network_and_clock_checks.clock,
 )
 
 

@@ -20,7 +20,7 @@ from railnet.kernel import roce_facts
 from railnet.kernel.clock_synchronisation import is_synchronised
 from railnet.kernel.files import open_below, read_below
 from railnet.kernel.roce_facts import RoceFacts
-from railnet.kernel.sockets.local_address import is_local
+from railnet.kernel.sockets.local_address_check import is_local
 from railnet.kernel.sysfs import pci_bridges
 from railnet.kernel.sysfs.folder import SysfsFolder
 from railnet.kernel.sysfs.functions import Sysfs

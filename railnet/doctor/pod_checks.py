@@ -12,8 +12,8 @@ from railnet.doctor.finding import SEVERITIES, Finding
 from railnet.doctor.pod_facts import JsonObject, PodFacts
 from railnet.errors import Misconfigured, NotPermitted
 from railnet.fabric.rails_condition import TAINT, TYPE
-from railnet.jobs.gang_labels import GATE
 from railnet.jobs.gang_overview import gang_part, gang_wait
+from railnet.jobs.gang_recogniser import GATE
 from railnet.jobs.pod_progress import Stage, progress
 from railnet.objects.conditions import condition, is_ready
 from railnet.objects.network_status import ANNOTATION, rails_of_pod

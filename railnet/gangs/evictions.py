@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from railnet.gangs import event_messages
-from railnet.gangs.decision import Evict, Mark
 from railnet.gangs.leader_memory import GangMemory
 from railnet.gangs.members import Members, victims
 from railnet.gangs.pending_writes import PendingWrites
 from railnet.gangs.placement.gang import Domain, Gang, GangKey
 from railnet.gangs.placement_annotation import Evicted, Placed
 from railnet.gangs.planning_pass import PlanningPass
+from railnet.gangs.planning_result import Evict, Mark
 from railnet.gangs.pod import GangPod
 from railnet.objects.pod_name import PodName
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from railnet.gangs.decision import Asked
 from railnet.gangs.placement.gang import Domain
 from railnet.gangs.placement_annotation import Evicted
+from railnet.gangs.planning_result import Asked
 
 
 @dataclass(slots=True)

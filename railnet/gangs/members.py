@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from railnet.errors import Misconfigured
-from railnet.gangs.decision import Root
 from railnet.gangs.placement.gang import Domain, Gang, Member
 from railnet.gangs.placement.pod_shape import Shape, shape
 from railnet.gangs.placement_annotation import Placed
+from railnet.gangs.planning_result import Root
 from railnet.gangs.pod import GangPod
 from railnet.gangs.pod_templates import PodTemplate
-from railnet.jobs.gang_labels import gang_request
+from railnet.jobs.gang_recogniser import gang_request
 from railnet.jobs.gang_request import Constraint, GangRequest
 from railnet.objects import pod as pods
 from railnet.objects.pod_name import PodName

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 
 from railnet.errors import Misconfigured
 from railnet.gangs import event_messages
-from railnet.gangs.decision import Admit, Decision, Evict, Root, Said, WriteOutcome
 from railnet.gangs.evictions import GangEvictions
-from railnet.gangs.gate_removal import HOSTNAME
+from railnet.gangs.gate_removal_patch import HOSTNAME
 from railnet.gangs.leader_memory import GangMemory
 from railnet.gangs.members import (
     Members,
@@ -29,8 +28,9 @@ from railnet.gangs.placement.preemption import Preemption
 from railnet.gangs.placement.scheduling_pass import Pass, Rules, schedule
 from railnet.gangs.placement_annotation import Placed
 from railnet.gangs.planning_pass import Find, PlanningPass, about
+from railnet.gangs.planning_result import Admit, Decision, Evict, Root, Said, WriteOutcome
 from railnet.gangs.pod import GangPod
-from railnet.jobs.gang_labels import agreed
+from railnet.jobs.gang_recogniser import agreed
 from railnet.jobs.gang_request import GangRequest
 
 MEMBER_SECONDS = 600.0  # that room is kept for members that do not exist yet

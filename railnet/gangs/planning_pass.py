@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from railnet.gangs.decision import About, Asked, Root, Said, Write
 from railnet.gangs.members import Members
 from railnet.gangs.placement.gang import Gang, GangKey
+from railnet.gangs.planning_result import About, Asked, Root, Said, Write
 from railnet.gangs.pod import GangPod
 from railnet.objects.pod_name import PodName
 

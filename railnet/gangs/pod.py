@@ -9,10 +9,10 @@ from typing import TypeVar
 from railnet.apiserver.request import JsonObject
 from railnet.errors import Misconfigured
 from railnet.gangs import placement_annotation
-from railnet.gangs.gate_removal import Gated, gated
+from railnet.gangs.gate_removal_patch import Gated, gated
 from railnet.gangs.placement.pod_shape import Shape, shape
 from railnet.gangs.placement_annotation import Placed
-from railnet.jobs.gang_labels import PLACEMENT, gang_request
+from railnet.jobs.gang_recogniser import PLACEMENT, gang_request
 from railnet.jobs.gang_request import GangRequest
 from railnet.jobs.other_placement import placed_by_others
 from railnet.jobs.railnet_labels import SIZE

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from railnet.errors import Misconfigured
-from railnet.jobs.gang_labels import GATE, PLACEMENT, gang_request
+from railnet.jobs.gang_recogniser import GATE, PLACEMENT, gang_request
 from railnet.objects.owner_reference import controlling, references
 from railnet.objects.pod import Pod
 

@@ -1,4 +1,4 @@
-"""A pod's gang, as its labels and annotations say it: read by `railnet.jobs.gang_labels`, used by the planner."""
+"""A pod's gang, as its labels and annotations say it: read by `railnet.jobs.gang_recogniser`, used by the planner."""
 
 from dataclasses import dataclass
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from railnet.jobs.gang_labels import GATE
+from railnet.jobs.gang_recogniser import GATE
 from railnet.objects.conditions import unscheduled
 from railnet.objects.pod_phase import FAILED, RUNNING, SUCCEEDED, phase
 

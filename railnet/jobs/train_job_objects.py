@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from railnet.errors import Misconfigured
 from railnet.jobs import railnet_labels
 from railnet.jobs.gang_constraint import CONSTRAINT
-from railnet.jobs.gang_labels import SPELLINGS
+from railnet.jobs.gang_recogniser import SPELLINGS
 
 JsonObject = dict[str, Any]
 

@@ -24,7 +24,7 @@ from railnet.configuration import Configuration
 from railnet.errors import Misconfigured
 from railnet.health import Health, Pages
 from railnet.webhook import watched_host_ports
-from railnet.webhook.explain import policy
+from railnet.webhook.explain_command import policy
 from railnet.webhook.metrics import AdmissionMetrics
 
 _log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from cni import request as requests
 from cni.attachment import attachments, netdev_return
 from cni.attachment.attachments import Attachments
 from cni.attachment.claims import Claims
-from cni.attachment.ipam_late_release import IpamRelease
+from cni.attachment.ipam_release_by_daemon import IpamRelease
 from cni.attachment.journal import Journal
 from cni.attachment.local_ipam import LocalIpam
 from cni.attachment.netdev_lookup import NetdevLookup
@@ -23,8 +23,8 @@ from cni.host.chain import Primary
 from cni.host_delegates import HostDelegates
 from cni.rail_events import TookBack, count_nothing
 from cni.recovery.missing_netdevs import OrphanVfs, Pods
+from cni.recovery.namespace_observation import SandboxNamespaces
 from cni.recovery.record_repair import RecordRepair
-from cni.recovery.sandbox_namespace import SandboxNamespaces
 from cni.recovery.sweep import Recovery
 from cni.sandbox_locks import PerKey
 from railnet.kernel.sysfs.functions import Sysfs

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from cni import primary_configuration
 from cni.delegate_slots import DelegateSlots
-from cni.dispatch import Dispatcher
 from cni.flannel_shortcut import FlannelDelegates
 from cni.host.chain import Primary
 from cni.pod_devices import PodDevices
 from cni.rail_events import AddRefused, RailsAttached
 from cni.request import CniRequest
+from cni.request_handler import RequestHandler
 from cni.request_interruption import TimeLimits
 from cni.sandbox_locks import PerKey
 from cni.server import Server
@@ -175,8 +175,8 @@ class Node:
 
             devices, attachments = PodDevices(self.kubelet, frozenset({RAIL}), 0.3), self.attachments
             parts = Parts(devices, attachments, PerKey(), attachments, self.primary_gc, self.folder, limits)
-            dispatcher = Dispatcher(parts, self.events.append, self.metrics)
-            server = Server(dispatcher, limits, self.slots, FlannelDelegates(self.folder), self._told)
+            handler = RequestHandler(parts, self.events.append, self.metrics)
+            server = Server(handler, limits, self.slots, FlannelDelegates(self.folder), self._told)
             serving = asyncio.create_task(server.serve(self.socket, set_ready))
             await ready.wait()
             try:

@@ -21,7 +21,7 @@ from railnet.admission.policy import Policy
 from railnet.admission.review import MAX_BYTES, UnreadableReview, review
 from railnet.errors import Misconfigured
 from railnet.jobs import gang_constraint
-from railnet.jobs.gang_labels import described
+from railnet.jobs.gang_recogniser import described
 from railnet.jobs.node_terms import Comparison
 from tests.fuzz.parser import Parser
 

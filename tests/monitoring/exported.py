@@ -15,8 +15,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Literal, NamedTuple, get_args, get_type_hints
 
-from cni.dispatch import _VERBS
 from cni.primary_gc.state_files import StateFolder
+from cni.request_handler import _VERBS
 from deviceplugin.devices import OfferedVf
 from railnet.admission.review import Outcome
 from railnet.apiserver.client import RequestFailed

@@ -30,7 +30,7 @@ def test_leak_is_reported_with_the_operations_on_its_sandbox(node: Node) -> None
     assert reported.startswith(f"file left over: file {planted}")
     assert f"ADD without rails: ok, {sandbox.container_id[:12]}" in reported
     assert f"DEL: ok, {sandbox.container_id[:12]}" in reported
-    assert f"INFO cni.dispatch: DEL {sandbox.container_id[:12]} of pod default/leaking took" in reported
+    assert f"INFO cni.request_handler: DEL {sandbox.container_id[:12]} of pod default/leaking took" in reported
 
 
 def test_forgotten_sandbox_is_not_judged_before_the_daemon_may_collect_it(node: Node) -> None:

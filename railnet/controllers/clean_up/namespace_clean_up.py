@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from railnet.apiserver.client import Absent, Conflict, StreamingApiServer
 from railnet.apiserver.request import ApiObject, Collection, JsonObject, delete
 from railnet.controllers.clean_up import namespace_contents
+from railnet.controllers.events import JobEvents
 from railnet.controllers.informer import Informer
-from railnet.controllers.job_events import JobEvents
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.training_pod import Job
 from railnet.controllers.work_queue import WorkQueue

@@ -15,8 +15,8 @@ from railnet.apiserver.object_watch import pages
 from railnet.apiserver.request import ApiObject, Collection, JsonObject, delete, get
 from railnet.controllers.clean_up.server_groups import ServerGroup, server_groups
 from railnet.controllers.clean_up.worker_jobs import WorkerJob, template_member, worker_job
+from railnet.controllers.events import JobEvents
 from railnet.controllers.informer import Informer
-from railnet.controllers.job_events import JobEvents
 from railnet.controllers.job_pods import JobMembers, JobPods
 from railnet.controllers.owners import Owners, address
 from railnet.controllers.training_pod import Job, TrainingPod

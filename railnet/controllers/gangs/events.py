@@ -3,9 +3,9 @@
 import threading
 from collections import defaultdict
 
+from railnet.controllers.events import JobEvents
 from railnet.controllers.gangs.root_objects import GangRoots
-from railnet.controllers.job_events import JobEvents
-from railnet.gangs.decision import Asked, Said
+from railnet.gangs.planning_result import Asked, Said
 from railnet.objects.involved_object import InvolvedObject
 
 

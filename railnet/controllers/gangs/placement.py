@@ -14,17 +14,17 @@ from typing import Any
 
 from railnet.apiserver.client import StreamingApiServer
 from railnet.apiserver.request import Collection, JsonObject
+from railnet.controllers.events import JobEvents
 from railnet.controllers.gangs.events import GangEvents
 from railnet.controllers.gangs.pod_writes import Address, PodWrites
 from railnet.controllers.gangs.root_objects import GangRoots
 from railnet.controllers.informer import Informer
-from railnet.controllers.job_events import JobEvents
 from railnet.controllers.work_queue import WorkQueue
-from railnet.gangs.decision import Asked, Decision, Evict, WriteOutcome
 from railnet.gangs.placement.node import Node, node
 from railnet.gangs.planning import GangPlanning
+from railnet.gangs.planning_result import Asked, Decision, Evict, WriteOutcome
 from railnet.gangs.pod import GangPod, GangPods
-from railnet.jobs.gang_labels import GATE, OFF
+from railnet.jobs.gang_recogniser import GATE, OFF
 from railnet.jobs.reported_pod import ReportedPod
 
 _log = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ from railnet.apiserver.client import Absent, ApiServer, RequestFailed
 from railnet.apiserver.request import ApiObject, Request, evict, json_patch, merge_patch
 from railnet.controllers.work_queue import WorkQueue
 from railnet.gangs import placement_annotation
-from railnet.gangs.decision import Evict, Mark, Write, WriteOutcome
-from railnet.gangs.gate_removal import steps
-from railnet.jobs.gang_labels import PLACEMENT
+from railnet.gangs.gate_removal_patch import steps
+from railnet.gangs.planning_result import Evict, Mark, Write, WriteOutcome
+from railnet.jobs.gang_recogniser import PLACEMENT
 from railnet.objects.pod_name import PodName
 
 Address = Callable[[PodName], str | None]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from railnet.apiserver.client import ApiServer, RequestFailed
 from railnet.controllers.owners import DEEPEST, SCHEDULES, read_owner
 from railnet.controllers.work_queue import WorkQueue
-from railnet.gangs.decision import Asked, Root
+from railnet.gangs.planning_result import Asked, Root
 from railnet.gangs.pod_templates import PodTemplate, pod_templates
 from railnet.objects.owner_reference import OwnerReference, controller
 

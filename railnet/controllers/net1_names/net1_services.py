@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 from railnet.apiserver.client import StreamingApiServer
 from railnet.apiserver.request import ApiObject
+from railnet.controllers.events import JobEvents
 from railnet.controllers.informer import Informer
-from railnet.controllers.job_events import JobEvents
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.net1_names import net1_objects, net1_records
 from railnet.controllers.net1_names.job_object_writes import JobObjectWrites

@@ -9,8 +9,8 @@ import pytest
 from cni.attachment.journal import Journal
 from cni.attachment.netdev_return import NodeNetdevs
 from cni.recovery.contested_vfs import ContestedVfs
+from cni.recovery.namespace_observation import Observed
 from cni.recovery.rules import NamespaceState
-from cni.recovery.sandbox_namespace import Observed
 from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.record import Record
 from railnet.vf.sandbox_difference import SandboxLink

@@ -15,7 +15,7 @@ import yaml
 from railnet import configuration
 from railnet.admission.decision import FreePort
 from railnet.admission.policy import Policy
-from railnet.webhook.explain import policy
+from railnet.webhook.explain_command import policy
 
 FOLDER = Path(__file__).parent / "golden"
 

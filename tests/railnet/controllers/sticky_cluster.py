@@ -9,7 +9,7 @@ from typing import Any
 from railnet.apiserver.client import Absent, Conflict
 from railnet.apiserver.outbox import Message
 from railnet.apiserver.request import JsonObject, Request
-from railnet.controllers.job_events import JobEvents
+from railnet.controllers.events import JobEvents
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.owners import Owners
 from railnet.controllers.sticky_addresses import StickyAddresses

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from railnet.gangs.decision import Root
 from railnet.gangs.members import Members, members, needed, needs_root, planned, to_come, victims
+from railnet.gangs.planning_result import Root
 from railnet.gangs.pod import GangPod, GangPods
 from railnet.gangs.pod_templates import PodTemplate
 from railnet.jobs.gang_request import GangRequest

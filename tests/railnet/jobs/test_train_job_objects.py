@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from railnet.errors import Misconfigured
-from railnet.jobs.gang_labels import gang_request
+from railnet.jobs.gang_recogniser import gang_request
 from railnet.jobs.gang_request import Constraint, GangRequest
 from railnet.jobs.net1_names import task_service
 from railnet.jobs.recogniser import recognise

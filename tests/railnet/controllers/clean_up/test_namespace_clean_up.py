@@ -8,8 +8,8 @@ from railnet.apiserver.client import RequestFailed, StreamingApiServer
 from railnet.apiserver.event import Event
 from railnet.apiserver.request import Collection, Request, Verb
 from railnet.controllers.clean_up.namespace_clean_up import NamespaceCleanUp
+from railnet.controllers.events import JobEvents
 from railnet.controllers.informer import Informer
-from railnet.controllers.job_events import JobEvents
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.training_pod import training_pod
 from railnet.controllers.watched_pod import alone

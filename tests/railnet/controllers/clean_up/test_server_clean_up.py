@@ -11,8 +11,8 @@ from railnet.apiserver.client import RequestFailed, StreamingApiServer
 from railnet.apiserver.event import Event
 from railnet.apiserver.request import Collection, Request, Verb
 from railnet.controllers.clean_up.server_clean_up import CleanUp
+from railnet.controllers.events import JobEvents
 from railnet.controllers.informer import Informer
-from railnet.controllers.job_events import JobEvents
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.owners import Owners
 from railnet.controllers.training_pod import Job, training_pod

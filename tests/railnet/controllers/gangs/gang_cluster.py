@@ -10,8 +10,8 @@ from typing import Any
 from railnet.apiserver.client import RequestFailed, StreamingApiServer
 from railnet.apiserver.outbox import Message
 from railnet.apiserver.request import Request
+from railnet.controllers.events import JobEvents
 from railnet.controllers.gangs.placement import GangPlacement
-from railnet.controllers.job_events import JobEvents
 from railnet.controllers.work_queue import WorkQueue
 from railnet.gangs.placement.free_capacity import FreeCapacity
 from railnet.gangs.placement.node import Node, node

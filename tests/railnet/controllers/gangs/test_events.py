@@ -5,7 +5,7 @@ from typing import Any
 from railnet.apiserver.client import StreamingApiServer
 from railnet.controllers.gangs.events import GangEvents
 from railnet.controllers.gangs.root_objects import GangRoots
-from railnet.gangs.decision import About, Asked, Said
+from railnet.gangs.planning_result import About, Asked, Said
 from railnet.objects.involved_object import InvolvedObject
 from railnet.objects.owner_reference import OwnerReference
 from tests.railnet.controllers.cluster_in_memory import Cluster

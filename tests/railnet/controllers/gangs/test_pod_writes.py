@@ -6,9 +6,9 @@ import pytest
 
 from railnet.apiserver.client import RequestFailed, StreamingApiServer
 from railnet.controllers.gangs.pod_writes import PodWrites
-from railnet.gangs.decision import Admit, Evict, Mark, Write, WriteOutcome
-from railnet.gangs.gate_removal import Gated
+from railnet.gangs.gate_removal_patch import Gated
 from railnet.gangs.placement_annotation import Evicted, Placed
+from railnet.gangs.planning_result import Admit, Evict, Mark, Write, WriteOutcome
 from railnet.objects.pod_name import PodName
 from tests.railnet.controllers.gangs.gang_cluster import GangCluster, path
 

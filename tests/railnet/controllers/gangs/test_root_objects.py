@@ -6,7 +6,7 @@ import pytest
 
 from railnet.apiserver.client import RequestFailed, StreamingApiServer
 from railnet.controllers.gangs.root_objects import GangRoots
-from railnet.gangs.decision import Asked, Root
+from railnet.gangs.planning_result import Asked, Root
 from railnet.objects.owner_reference import OwnerReference
 from tests.railnet.controllers.cluster_in_memory import Cluster, Refusal
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from railnet.apiserver.client import Conflict, RequestFailed, StreamingApiServer
 from railnet.apiserver.event import Event
 from railnet.apiserver.request import Collection, Request, Verb
+from railnet.controllers.events import JobEvents
 from railnet.controllers.informer import Informer
-from railnet.controllers.job_events import JobEvents
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.net1_names import net1_records
 from railnet.controllers.net1_names.net1_services import Net1Services

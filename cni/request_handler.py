@@ -51,7 +51,7 @@ class RequestMetrics(Protocol):
         """Count one stage of a request."""
 
 
-class Dispatcher:
+class RequestHandler:
     """Serves the requests of all connections; those of one sandbox one after another."""
 
     def __init__(self, parts: Parts, observe: Observer, metrics: RequestMetrics) -> None:

@@ -1,10 +1,10 @@
-"""The values between deciding and acting: what a pass over all gangs decides, and what it learns of earlier ones."""
+"""The result of a pass over all gangs: what is written to pods, and events; and what became of the writes of earlier passes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from railnet.gangs.gate_removal import Gated
+from railnet.gangs.gate_removal_patch import Gated
 from railnet.gangs.placement_annotation import Placed
 from railnet.gangs.pod_templates import PodTemplate
 from railnet.objects.involved_object import InvolvedObject

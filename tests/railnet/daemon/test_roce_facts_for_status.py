@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from railnet.daemon import roce_status
-from railnet.daemon.roce_status import RoceStatus
+from railnet.daemon import roce_facts_for_status
+from railnet.daemon.roce_facts_for_status import RoceStatus
 from railnet.kernel.netlink import dcb
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.pci_address import PciAddress
@@ -19,7 +19,7 @@ from tests.railnet.kernel.tree import Tree
 def test_answer_comes_in_time_and_the_next_one_has_what_could_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roce_status, "_SECONDS", 0.2)
+    monkeypatch.setattr(roce_facts_for_status, "_SECONDS", 0.2)
     monkeypatch.setattr(dcb, "flow_control", lambda _: None)
     Tree(tmp_path).write(roce_node())
     (hung,) = (tmp_path / "devices").rglob(f"{VF}/infiniband/*/ports/1/gid_attrs/types/0")

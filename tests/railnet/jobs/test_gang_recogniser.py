@@ -7,7 +7,7 @@ import pytest
 
 from railnet.errors import Misconfigured
 from railnet.jobs.gang_constraint import CONSTRAINT, constraint
-from railnet.jobs.gang_labels import SPELLINGS, Spelling, agreed, described, gang_request
+from railnet.jobs.gang_recogniser import SPELLINGS, Spelling, agreed, described, gang_request
 from railnet.jobs.gang_request import Constraint, GangRequest
 from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
 from tests.railnet.jobs.builders import a_pod

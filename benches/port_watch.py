@@ -1,4 +1,4 @@
-"""How long it takes from a PF's carrier until ListAndWatch sends the change; run by `scripts/bench carrier`, in the QEMU guest.
+"""How long it takes from a PF's carrier until ListAndWatch sends the change; run by `scripts/bench port-watch`, in the QEMU guest.
 
 QEMU pulls and plugs the cable of an emulated igb. The time begins when sysfs shows the carrier gone or back, looked at each
 millisecond, and ends when kubelet has the new list. The guest's processor is emulated, ten times slower than a real one. The kernel
@@ -24,7 +24,7 @@ ALL, OTHERS = VFS * len(PFS), VFS * (len(PFS) - 1)
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="scripts/bench carrier", description=__doc__)
+    parser = argparse.ArgumentParser(prog="scripts/bench port-watch", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"how often the cable is pulled ({ROUNDS})")
     arguments = parser.parse_args()

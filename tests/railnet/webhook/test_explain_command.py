@@ -10,7 +10,7 @@ import pytest
 from railnet import configuration
 from railnet.configuration import Admission, Configuration
 from railnet.errors import Misconfigured
-from railnet.webhook.explain import explain, policy
+from railnet.webhook.explain_command import explain, policy
 
 POD = """
 apiVersion: v1

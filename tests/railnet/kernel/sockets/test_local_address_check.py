@@ -4,7 +4,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from railnet.kernel.sockets.local_address import is_local
+from railnet.kernel.sockets.local_address_check import is_local
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Measure the plugin executable: a request to DONE against a stub daemon, beside its bare interpreter and the host's.
 
-Run by `scripts/bench start`, inside a simulated node, where the real paths are free to use. The three are
+Run by `scripts/bench executable`, inside a simulated node, where the real paths are free to use. The three are
 interleaved and their order alternates, so that whatever else the machine does falls on all alike.
 """
 
@@ -31,7 +31,7 @@ RESULT = b'{"cniVersion": "1.0.0", "interfaces": [], "ips": [{"address": "10.244
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="scripts/bench start", description=__doc__)
+    parser = argparse.ArgumentParser(prog="scripts/bench executable", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir="/var/tmp") as disk:

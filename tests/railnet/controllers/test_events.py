@@ -1,7 +1,7 @@
 """Events of controllers: each object, reason and text once, and the same object after a restart."""
 
 from railnet.apiserver.event import Event
-from railnet.controllers.job_events import JobEvents
+from railnet.controllers.events import JobEvents
 from railnet.objects.involved_object import InvolvedObject
 
 JOB = InvolvedObject("kubeflow.org/v1", "TFJob", "ml", "mnist", "uid-1")

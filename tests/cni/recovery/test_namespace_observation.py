@@ -12,9 +12,9 @@ import pytest
 
 from cni.attachment.netdev_lookup import NetdevLookup
 from cni.attachment.netdev_return import NodeNetdevs
-from cni.recovery import sandbox_namespace
+from cni.recovery import namespace_observation
+from cni.recovery.namespace_observation import Observed, SandboxNamespaces
 from cni.recovery.rules import NamespaceState
-from cni.recovery.sandbox_namespace import Observed, SandboxNamespaces
 from railnet.kernel.namespaces import orphan_netdevs
 from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.record import Netns
@@ -93,14 +93,14 @@ def test_namespace_is_gone_when_its_vf_is_found_in_another_one(node: Node, monke
 def test_namespace_of_an_older_boot_is_not_opened(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.run(attached)
     node.boot = "boot-2"
-    monkeypatch.setattr(sandbox_namespace, "opened", refused)
+    monkeypatch.setattr(namespace_observation, "opened", refused)
 
     assert observed(node) == Observed(NamespaceState.OLDER_BOOT)
 
 
 def test_namespace_that_cannot_be_opened_is_not_known(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.run(attached)
-    monkeypatch.setattr(sandbox_namespace, "opened", refused)
+    monkeypatch.setattr(namespace_observation, "opened", refused)
 
     found = observed(node)
 
@@ -114,7 +114,7 @@ def test_sweep_reports_a_namespace_that_is_not_known_and_takes_nothing_back(
 ) -> None:
     node.journal.write(replace(node.run(attached), stage=stage))
     node.kernel.steps.clear()
-    monkeypatch.setattr(sandbox_namespace, "opened", refused)
+    monkeypatch.setattr(namespace_observation, "opened", refused)
 
     with caplog.at_level(logging.ERROR):
         node.sweep()
@@ -129,7 +129,7 @@ def test_gc_takes_an_unlisted_sandbox_back_though_its_namespace_is_not_known_unl
     node: Node, monkeypatch: pytest.MonkeyPatch, younger_than: float, failures: int
 ) -> None:
     node.run(attached)
-    monkeypatch.setattr(sandbox_namespace, "opened", refused)
+    monkeypatch.setattr(namespace_observation, "opened", refused)
 
     found = asyncio.run(node.daemon().recovery.collect(frozenset(), younger_than))
 
