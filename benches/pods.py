@@ -1,6 +1,6 @@
 """Measure pods on a real cluster: from `kubectl create` to Ready, and from CRI's RunPodSandbox to its answer.
 
-Run by `scripts/bench pods`, inside scripts/cluster: a control plane and nodes with kubelet, containerd and flanneld, eight PFs with 30 VFs on
+Run by `scripts/bench pods`, inside scripts/with-cluster: a control plane and nodes with kubelet, containerd and flanneld, eight PFs with 30 VFs on
 each. The first node has Railnet. The last node does not, and has the plain chain alone. All loads run in rounds whose order alternates. Before
 Railnet is installed, the same plain pods run on both nodes: their ratio is the difference of the nodes, not of Railnet.
 Ready is seen by watching the API server; RunPodSandbox is timed by containerd's own log.

@@ -1,4 +1,4 @@
-"""requirements.lock: each package has hashes, and scripts/locked prints a package with all that it depends on."""
+"""requirements.lock: each package has hashes, and scripts/locked-requirements prints a package with all that it depends on."""
 
 import re
 import subprocess
@@ -22,7 +22,7 @@ def entries(lock: str) -> dict[str, str]:
 
 
 def printed(*what: str) -> dict[str, str]:
-    done = subprocess.run([ROOT / "scripts/locked", *what], capture_output=True, text=True, check=True)
+    done = subprocess.run([ROOT / "scripts/locked-requirements", *what], capture_output=True, text=True, check=True)
     return entries(done.stdout)
 
 
@@ -84,7 +84,7 @@ def test_dependency_that_is_left_out_takes_its_own_with_it() -> None:
 
 
 def test_package_that_is_not_locked_is_refused() -> None:
-    done = subprocess.run([ROOT / "scripts/locked", "absent"], capture_output=True, text=True, check=False)
+    done = subprocess.run([ROOT / "scripts/locked-requirements", "absent"], capture_output=True, text=True, check=False)
 
     assert done.returncode == 2
     assert "requirements.lock has no absent: run scripts/lock" in done.stderr

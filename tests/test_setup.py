@@ -1,4 +1,4 @@
-"""`scripts/setup` and `scripts/debian-suite`: what is made for a script, and what is printed when something cannot be fetched."""
+"""`scripts/setup` and `scripts/unpack-debian-packages`: what is made for a script, and what is printed when something cannot be fetched."""
 
 import os
 import subprocess
@@ -58,12 +58,12 @@ def test_download_that_fails_to_the_end_names_what_and_where(environment: dict[s
 @pytest.mark.slow  # apt itself tries again, too
 def test_mirror_that_does_not_answer_is_named_with_the_suite(environment: dict[str, str], tmp_path: Path) -> None:
     done = run(
-        *("scripts/debian-suite", "bookworm", tmp_path / "new", "hello"),
+        *("scripts/unpack-debian-packages", "bookworm", tmp_path / "new", "hello"),
         **environment | {"RAILNET_DEBIAN_MIRROR": MIRROR},
     )
 
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        f"scripts/debian-suite: the index of Debian bookworm cannot be fetched from {MIRROR}, for the reason above: "
+        f"scripts/unpack-debian-packages: the index of Debian bookworm cannot be fetched from {MIRROR}, for the reason above: "
         "check the network, or set RAILNET_DEBIAN_MIRROR to the URL of another mirror"
     )

@@ -1,4 +1,4 @@
-"""What makes a DaemonSet of Railnet's uninstall it: the patch of daemonset/uninstall.yaml, computed from the DaemonSet as it is. Pure.
+"""What makes a DaemonSet of Railnet's uninstall it: the patch of daemonset/uninstall-patch.yaml, computed from the DaemonSet as it is. Pure.
 
 The patch has only the steps that are still missing, so a command that was ended early can be run again.
 """

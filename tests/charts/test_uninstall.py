@@ -22,7 +22,7 @@ from tests.charts.rendered import (
 )
 
 NAME = "railnet-uninstall"
-PATCH: JsonObject = yaml.safe_load((ROOT / "daemonset/uninstall.yaml").read_text())
+PATCH: JsonObject = yaml.safe_load((ROOT / "daemonset/uninstall-patch.yaml").read_text())
 
 
 def hooks() -> dict[str, JsonObject]:
@@ -116,7 +116,7 @@ def patched(documents: list[JsonObject]) -> Any:
     """Return the DaemonSet after `kubectl patch` with the file."""
     command = ["kubectl", "patch", "--local", "--output=json", "--filename=-"]
     done = subprocess.run(
-        [*command, f"--patch-file={ROOT / 'daemonset/uninstall.yaml'}"],
+        [*command, f"--patch-file={ROOT / 'daemonset/uninstall-patch.yaml'}"],
         input=yaml.safe_dump(of_kind(documents, "DaemonSet", "railnet")),
         capture_output=True,
         text=True,

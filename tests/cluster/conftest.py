@@ -1,4 +1,4 @@
-"""A real Kubernetes cluster with Railnet on its first node; one for all tests of this folder, which run by scripts/cluster."""
+"""A real Kubernetes cluster with Railnet on its first node; one for all tests of this folder, which run by scripts/with-cluster."""
 
 from collections.abc import Iterator
 

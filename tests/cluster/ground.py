@@ -41,7 +41,7 @@ def prepare(node: str, link: str) -> None:
     kernel has found a route to it, and flanneld asks which link is the node's own.
     """
     if not namespaces.inside() or not Path("/sys/fs/cgroup").is_dir():
-        raise RuntimeError("a node writes to /etc, /run and /var: start this by scripts/cluster")
+        raise RuntimeError("a node writes to /etc, /run and /var: start this by scripts/with-cluster")
     for folder in _FOLDERS:
         empty_folders.mount_empty(folder)
     # kubelet mounts volumes in a mount namespace of its own (tests/cluster/kubelet.py), and containerd must see them.

@@ -56,7 +56,7 @@ def program(name: str) -> Path:
     """
     path = shutil.which(name)
     if path is None:
-        raise FileNotFoundError(f"there is no {name} in PATH: start this by scripts/cluster")
+        raise FileNotFoundError(f"there is no {name} in PATH: start this by scripts/with-cluster")
     return Path(path)
 
 

@@ -61,7 +61,7 @@ _T = TypeVar("_T")
 
 
 class ClusterNode:
-    """The whole cluster, a context manager; Railnet is not on it yet. What it leaves ends with scripts/cluster's namespaces.
+    """The whole cluster, a context manager; Railnet is not on it yet. What it leaves ends with scripts/with-cluster's namespaces.
 
     Attributes:
         fabrics: of the first node, by rail.

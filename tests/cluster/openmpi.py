@@ -1,4 +1,4 @@
-"""The real MPI job: Open MPI and sshd of Debian's packages, in the image at $RAILNET_OPENMPI_IMAGE (scripts/debian-image)."""
+"""The real MPI job: Open MPI and sshd of Debian's packages, in the image at $RAILNET_OPENMPI_IMAGE (scripts/job-image)."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The real distributed job: PyTorch with gloo, of Debian's packages, in the image at $RAILNET_TORCH_IMAGE (scripts/debian-image)."""
+"""The real distributed job: PyTorch with gloo, of Debian's packages, in the image at $RAILNET_TORCH_IMAGE (scripts/job-image)."""
 
 from tests.cluster.training_pods import Work
 

@@ -118,7 +118,7 @@ class Railnet:
 
     def uninstall(self) -> None:
         """Patch the DaemonSet as docs/install.md says; returns at once."""
-        patch = f"--patch-file={ROOT}/daemonset/uninstall.yaml"
+        patch = f"--patch-file={ROOT}/daemonset/uninstall-patch.yaml"
         self._kubectl.run("patch", DAEMON_SET, f"--namespace={NAMESPACE}", patch)
 
     def delete(self) -> None:

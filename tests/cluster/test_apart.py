@@ -1,4 +1,4 @@
-"""What scripts/cluster gives a command is its own, and goes with it."""
+"""What scripts/with-cluster gives a command is its own, and goes with it."""
 
 import subprocess
 import sys

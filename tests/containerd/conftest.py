@@ -1,4 +1,4 @@
-"""A simulated node with a real containerd 2 as its runtime. scripts/containerd runs the tests of this folder."""
+"""A simulated node with a real containerd 2 as its runtime. scripts/with-containerd runs the tests of this folder."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""One control plane for all tests of this folder, which scripts/control-plane runs."""
+"""One control plane for all tests of this folder, which scripts/with-control-plane runs."""
 
 from collections.abc import Callable, Iterator
 

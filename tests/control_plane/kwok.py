@@ -46,6 +46,6 @@ class Kwok:
 def _stages() -> list[Path]:
     program = shutil.which("kwok")
     if program is None:
-        raise RuntimeError("there is no kwok: start this by scripts/control-plane")
+        raise RuntimeError("there is no kwok: start this by scripts/with-control-plane")
     folder = Path(program).parent / "manifests/kustomize/stage"
     return [folder / stage for stage in _STAGES]

@@ -1,4 +1,4 @@
-"""A whole control plane, and kwok for the nodes that a test makes; run by scripts/control-plane. No pod's program runs."""
+"""A whole control plane, and kwok for the nodes that a test makes; run by scripts/with-control-plane. No pod's program runs."""
 
 import base64
 import http.client

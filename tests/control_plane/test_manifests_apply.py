@@ -111,7 +111,7 @@ def test_folder_of_the_node_applies_strictly_without_a_warning(server: ApiServer
 
 def test_uninstall_patch_applies_strictly_without_a_warning(server: ApiServer) -> None:
     server.kubectl("apply", "--kustomize", "daemonset")
-    patch = ("--patch-file=daemonset/uninstall.yaml", "--dry-run=server", "--output=json")
+    patch = ("--patch-file=daemonset/uninstall-patch.yaml", "--dry-run=server", "--output=json")
     done = server.kubectl("patch", "daemonset/railnet", "--namespace=railnet", *patch)
 
     assert (done.returncode, done.stderr) == (0, "")

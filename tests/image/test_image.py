@@ -210,7 +210,9 @@ def pip_hosts(*arguments: str) -> list[str]:
 
 
 def mirror_host() -> str:
-    mirror = subprocess.run([ROOT / "scripts/debian-suite", "--mirror"], capture_output=True, text=True, check=True)
+    mirror = subprocess.run(
+        [ROOT / "scripts/unpack-debian-packages", "--mirror"], capture_output=True, text=True, check=True
+    )
     return urlsplit(mirror.stdout.strip()).hostname or ""
 
 

@@ -1,4 +1,4 @@
-"""One node for all tests of this folder. They run inside the guest of scripts/vm."""
+"""One node for all tests of this folder. They run inside the guest of scripts/in-vm."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The guest of scripts/vm as a node: two PFs of real drivers, simulated kubelet and runtime, the real daemon and plugins."""
+"""The guest of scripts/in-vm as a node: two PFs of real drivers, simulated kubelet and runtime, the real daemon and plugins."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The patch that puts a DaemonSet into the uninstall mode is that of daemonset/uninstall.yaml, and only what is missing of it."""
+"""The patch that puts a DaemonSet into the uninstall mode is that of daemonset/uninstall-patch.yaml, and only what is missing of it."""
 
 import copy
 import json
@@ -20,7 +20,7 @@ FOLDER = Path(__file__).resolve().parents[3] / "daemonset"
 
 def patched_by_kubectl() -> JsonObject:
     """Return the DaemonSet of daemonset/, as `kubectl patch` with the file there leaves it."""
-    patch = ("--local", f"--filename={FOLDER}/daemonset.yaml", f"--patch-file={FOLDER}/uninstall.yaml")
+    patch = ("--local", f"--filename={FOLDER}/daemonset.yaml", f"--patch-file={FOLDER}/uninstall-patch.yaml")
     command = ["kubectl", "patch", *patch, "--output=json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found: JsonObject = json.loads(done.stdout)

@@ -1,4 +1,4 @@
-"""What perftest 4.5 of Debian 12 printed: its clients, over a software RDMA device (rdma_rxe) in the guest of `scripts/vm`."""
+"""What perftest 4.5 of Debian 12 printed: its clients, over a software RDMA device (rdma_rxe) in the guest of `scripts/in-vm`."""
 
 BANDWIDTH = """\
 ---------------------------------------------------------------------------------------
