@@ -14,7 +14,7 @@ from functools import partial
 from railnet.admission import host_network, railnet_annotations, tf_config
 from railnet.admission.environment import Variable, wanted
 from railnet.admission.host_network import HostNetwork
-from railnet.admission.policy import Namespace, Policy, switch
+from railnet.admission.review_configuration import Namespace, Policy, switch
 from railnet.errors import Misconfigured, NotPermitted
 from railnet.jobs.gpus import gpu_count
 from railnet.jobs.name_truncation import shortened

@@ -8,7 +8,7 @@ from railnet.admission import gang_decision, gang_explanation, gang_patch
 from railnet.admission.decision import Additions, FreePort, decide
 from railnet.admission.explanation import report
 from railnet.admission.patch import Operation, operations
-from railnet.admission.policy import Namespace, Policy, switch
+from railnet.admission.review_configuration import Namespace, Policy, switch
 from railnet.admission.webhook_scope import NEVER
 from railnet.errors import Misconfigured, NotPermitted
 from railnet.jobs.gang_recogniser import GATE, OFF

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from railnet.admission import explanation, patch
 from railnet.admission.decision import Additions, FreePort, decide
-from railnet.admission.policy import Namespace, Policy
+from railnet.admission.review_configuration import Namespace, Policy
 from railnet.errors import Misconfigured, NotPermitted, NotReady
 from railnet.objects.pod import parse
 

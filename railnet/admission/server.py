@@ -22,15 +22,15 @@ from aiohttp.web_protocol import RequestHandler
 from railnet.admission import gang_review, service_review
 from railnet.admission.connections import Connections
 from railnet.admission.host_ports import HostPorts
-from railnet.admission.policy import Policy
 from railnet.admission.review import MAX_BYTES, Reviewed, UnreadableReview, review
+from railnet.admission.review_configuration import Policy
 from railnet.admission.tls import Shown
 
 _log = logging.getLogger(__name__)
 
 
 class NamespaceLabels(NamedTuple):
-    """The labels `railnet.io/net1` and `railnet.io/sticky` of a pod's namespace, as `railnet.admission.policy.Namespace` has them."""
+    """The labels `railnet.io/net1` and `railnet.io/sticky` of a pod's namespace, as `railnet.admission.review_configuration.Namespace` has them."""
 
     net1: bool | None
     sticky: bool

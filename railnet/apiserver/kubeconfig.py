@@ -16,7 +16,7 @@ from kubernetes.client import ApiClient, Configuration
 from kubernetes.config.config_exception import ConfigException
 from kubernetes.config.kube_config import load_kube_config
 
-from railnet.apiserver.kubernetes_transport import PooledTransport
+from railnet.apiserver.kubernetes_package_transport import PooledTransport
 
 _CONNECT_SECONDS, _ANSWER_SECONDS = 5.0, 30.0  # a person may be far from the cluster, and wait for a long list
 _BEARER = "Bearer "

@@ -15,7 +15,7 @@ from railnet.cli.messages import say
 from railnet.errors import Misconfigured
 
 if TYPE_CHECKING:
-    from railnet.apiserver.kubernetes_transport import PooledTransport
+    from railnet.apiserver.kubernetes_package_transport import PooledTransport
 
 _PROGRAM = "railnet train"
 _BACKOFF = Backoff(first_seconds=0.5, longest_seconds=8.0)
@@ -84,7 +84,7 @@ def _transport(
     environ: Mapping[str, str], kubeconfig: str | None, context: str | None
 ) -> "tuple[PooledTransport, Callable[[], str]]":
     from railnet.apiserver import kubeconfig as kubeconfigs  # noqa: PLC0415 - the image of the node lacks the package
-    from railnet.apiserver.kubernetes_transport import KubernetesTransport  # noqa: PLC0415 - as above
+    from railnet.apiserver.kubernetes_package_transport import KubernetesTransport  # noqa: PLC0415 - as above
 
     try:
         files = kubeconfigs.files(environ, kubeconfig)

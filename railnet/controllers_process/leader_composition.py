@@ -13,7 +13,7 @@ from railnet.apiserver.request import Collection, ServerVersion, get
 from railnet.configuration import Configuration
 from railnet.controllers import worker
 from railnet.controllers.clean_up.namespace_clean_up import NamespaceCleanUp
-from railnet.controllers.clean_up.server_clean_up import CleanUp
+from railnet.controllers.clean_up.parameter_server_clean_up import CleanUp
 from railnet.controllers.events import JobEvents
 from railnet.controllers.gangs.placement import GangPlacement
 from railnet.controllers.informer import Informer

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from railnet.apiserver import lease, service_account
 from railnet.apiserver.client import StreamingApiServer
-from railnet.apiserver.kubernetes_transport import KubernetesTransport
+from railnet.apiserver.kubernetes_package_transport import KubernetesTransport
 from railnet.apiserver.service_account import NotInCluster
 from railnet.configuration import Configuration
 from railnet.controllers_process.leader_composition import Leader

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from railnet.admission.decision import Additions, decide
-from railnet.admission.policy import Namespace, Policy, switch
+from railnet.admission.review_configuration import Namespace, Policy, switch
 from railnet.doctor.finding import SEVERITIES, Finding
 from railnet.doctor.pod_facts import JsonObject, PodFacts
 from railnet.errors import Misconfigured, NotPermitted

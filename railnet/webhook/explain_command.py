@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from railnet.admission import offline
-from railnet.admission.policy import Policy
+from railnet.admission.review_configuration import Policy
 from railnet.cli.escapes import printable
 from railnet.configuration import Configuration
 from railnet.errors import Misconfigured

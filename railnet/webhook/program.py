@@ -18,7 +18,7 @@ from railnet.admission.server import WebhookServer
 from railnet.admission.tls import Shown
 from railnet.apiserver import service_account
 from railnet.apiserver.client import StreamingApiServer
-from railnet.apiserver.kubernetes_transport import KubernetesTransport
+from railnet.apiserver.kubernetes_package_transport import KubernetesTransport
 from railnet.apiserver.service_account import NotInCluster
 from railnet.configuration import Configuration
 from railnet.errors import Misconfigured

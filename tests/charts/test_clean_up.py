@@ -10,7 +10,7 @@ from railnet.apiserver.request import ApiGroup, Request
 from railnet.controllers.owners import known_kinds
 from tests.charts import features
 from tests.charts.rendered import CHART, Right, rendered, rights
-from tests.railnet.controllers.clean_up import test_namespace_clean_up, test_server_clean_up
+from tests.railnet.controllers.clean_up import test_namespace_clean_up, test_parameter_server_clean_up
 from tests.railnet.controllers.cluster_in_memory import Cluster
 from tests.railnet.controllers.template_job import NOW, TemplateJob, owned_by, path
 
@@ -54,7 +54,7 @@ def used() -> set[Right]:
     """Return the rights that the clean-up needs, from the last worker's end to the namespace's."""
     cluster = Used()
     job = parameter_servers_of_each_kind(cluster)
-    servers = test_server_clean_up.Leader(cluster)
+    servers = test_parameter_server_clean_up.Leader(cluster)
     servers.look()
     job.collect_garbage()
     assert job.left("Deployment") == job.left("ReplicaSet") == job.left("StatefulSet") == []

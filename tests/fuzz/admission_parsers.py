@@ -17,8 +17,8 @@ from railnet.admission.certificates.authority import (
     signs,
 )
 from railnet.admission.host_port_pod import SeenPod
-from railnet.admission.policy import Policy
 from railnet.admission.review import MAX_BYTES, UnreadableReview, review
+from railnet.admission.review_configuration import Policy
 from railnet.errors import Misconfigured
 from railnet.jobs import gang_constraint
 from railnet.jobs.gang_recogniser import described

@@ -14,7 +14,7 @@ import yaml
 
 from railnet import configuration
 from railnet.admission.decision import FreePort
-from railnet.admission.policy import Policy
+from railnet.admission.review_configuration import Policy
 from railnet.webhook.explain_command import policy
 
 FOLDER = Path(__file__).parent / "golden"

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from railnet.admission.decision import FreePort
-from railnet.admission.policy import Policy
 from railnet.admission.review import review
+from railnet.admission.review_configuration import Policy
 
 JsonObject = dict[str, Any]
 

@@ -8,7 +8,7 @@ import pytest
 
 from railnet.admission.decision import Additions, Decision, Untouched, decide
 from railnet.admission.environment import VARIABLES
-from railnet.admission.policy import Namespace, Policy
+from railnet.admission.review_configuration import Namespace, Policy
 from railnet.errors import Misconfigured, NotPermitted
 from railnet.objects.pod import parse
 from railnet.vf.network import Limit, Network, Networks, NoIpam, StaticIpam, StickyIpam

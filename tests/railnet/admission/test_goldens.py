@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from railnet.admission.decision import Untouched, decide
-from railnet.admission.policy import Namespace
+from railnet.admission.review_configuration import Namespace
 from railnet.jobs.operators import OPERATORS
 from railnet.jobs.recogniser import recognise
 from railnet.objects.pod import parse

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railnet.admission.policy import Policy
 from railnet.admission.review import review
+from railnet.admission.review_configuration import Policy
 from railnet.errors import NotReady
 from railnet.jobs.operators import OPERATORS
 from railnet.objects.pod import Pod

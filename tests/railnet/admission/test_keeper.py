@@ -15,7 +15,7 @@ from railnet.admission.certificates.renewal import FINISHED, SETTLED
 from railnet.admission.certificates.secret_content import Kept
 from railnet.apiserver import service_account
 from railnet.apiserver.client import ApiServer, RequestFailed
-from railnet.apiserver.kubernetes_transport import KubernetesTransport
+from railnet.apiserver.kubernetes_package_transport import KubernetesTransport
 from tests.railnet.admission.api_server import NAMES, FakeApiServer, Refusal, serving
 from tests.railnet.admission.clock import Clock
 from tests.railnet.admission.cluster_in_memory import Replica

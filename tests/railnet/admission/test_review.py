@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railnet.admission.policy import Policy
 from railnet.admission.review import MAX_BYTES, UnreadableReview, review
+from railnet.admission.review_configuration import Policy
 from tests.railnet.admission.reviewing import a_review, ask, patch_of, reviewed
 
 TRAINING: dict[str, Any] = {

@@ -16,8 +16,8 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from railnet.admission import connections, server
-from railnet.admission.policy import Policy
 from railnet.admission.review import MAX_BYTES
+from railnet.admission.review_configuration import Policy
 from railnet.admission.server import WebhookServer
 from simnode.chaos.flood import Flood, flooding
 from tests.railnet.admission.reviewing import a_review

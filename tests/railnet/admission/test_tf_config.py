@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railnet.admission import tf_config as tf_config_module
-from railnet.admission.policy import Policy
+from railnet.admission.review_configuration import Policy
 from railnet.admission.tf_config import rewritten, with_own_port
 from railnet.errors import Misconfigured
 from railnet.jobs.net1_names import service

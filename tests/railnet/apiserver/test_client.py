@@ -14,7 +14,7 @@ import pytest
 from railnet.apiserver import client as client_module
 from railnet.apiserver import service_account, tls
 from railnet.apiserver.client import Absent, ApiServer, Conflict, Expired, RequestFailed, Transport
-from railnet.apiserver.kubernetes_transport import KubernetesTransport
+from railnet.apiserver.kubernetes_package_transport import KubernetesTransport
 from railnet.apiserver.node_transport import NodeTransport
 from railnet.apiserver.request import (
     ApiObject,

@@ -12,7 +12,7 @@ import pytest
 from railnet.apiserver import client as client_module
 from railnet.apiserver import object_watch, service_account
 from railnet.apiserver.client import Absent, Expired, RequestFailed, StreamingApiServer, TooLarge
-from railnet.apiserver.kubernetes_transport import KubernetesTransport
+from railnet.apiserver.kubernetes_package_transport import KubernetesTransport
 from railnet.apiserver.object_watch import Change, NotAsDocumented, WatchEventType, changes, pages
 from railnet.apiserver.request import Collection, watch
 from tests.railnet.apiserver.raw_server import RawServer, Script, answer, saying, serving

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from railnet.apiserver import kubernetes_transport
+from railnet.apiserver import kubernetes_package_transport
 from railnet.apiserver.request import Request, Verb
 from railnet.backoff import Backoff
 from railnet.configuration import Configuration, parse
@@ -165,5 +165,8 @@ def test_each_worker_and_each_watch_can_keep_its_connection(cluster: Cluster) ->
         places_gangs=True,
     )
 
-    assert sum(one.workers for one in leader._controllers) + len(leader._informers) <= kubernetes_transport._CONNECTIONS
+    assert (
+        sum(one.workers for one in leader._controllers) + len(leader._informers)
+        <= kubernetes_package_transport._CONNECTIONS
+    )
     assert len(leader._controllers) == 8

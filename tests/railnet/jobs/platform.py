@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from railnet.admission import offline
-from railnet.admission.policy import Policy
+from railnet.admission.review_configuration import Policy
 
 FOLDER = Path(__file__).resolve().parents[3] / "docs/training/platform"
 POLICY = Policy(priority_class="iteration")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from railnet.apiserver.client import RequestFailed, StreamingApiServer
 from railnet.apiserver.event import Event
 from railnet.apiserver.request import Collection, Request, Verb
-from railnet.controllers.clean_up.server_clean_up import CleanUp
+from railnet.controllers.clean_up.parameter_server_clean_up import CleanUp
 from railnet.controllers.events import JobEvents
 from railnet.controllers.informer import Informer
 from railnet.controllers.job_pods import JobPods
