@@ -1,0 +1,107 @@
+"""`scripts/test` with several tiers: which run beside others, and whose processor time a line of the summary counts."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SETUP = '_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)\n'
+# It stands in for each program that runs a tier. The log names the tier by the folder or file of its tests, else by the program.
+TIER = r"""#!/usr/bin/env bash
+[[ $* =~ testpaths=([^ ]+) ]] && name=${BASH_REMATCH[1]} || name=${0##*/}
+echo "begin $name" >>"$TIERS_LOG"
+[[ $name != "${BUSY-}" ]] || "$TIERS_PYTHON" -c "$(printf 'import time\nwhile time.process_time() < 1.5: pass')"
+if [[ $name == "${LATE-}" ]]; then
+    for ((i = 0; i < 200; i++)); do
+        ! eval "$UNTIL" >/dev/null 2>&1 || break
+        sleep 0.1
+    done
+    sleep 0.3
+fi
+echo "end $name" >>"$TIERS_LOG"
+"""
+PROGRAMS = ("in-parallel", "in-vm", "fuzz", "faults", "with-containerd", "with-control-plane", "with-cluster")
+
+pytestmark = pytest.mark.slow  # the tiers wait for each other
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Return a checkout whose tiers run no test."""
+    for folder in ("scripts", "programs", "temporary", "tests/churn", "tests/containerd"):
+        (tmp_path / folder).mkdir(parents=True)
+    shutil.copy(ROOT / "scripts/test", tmp_path / "scripts")
+    for name in (*(f"scripts/{name}" for name in PROGRAMS), "programs/python"):
+        (tmp_path / name).write_text(TIER)
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "scripts/setup").write_text(SETUP)
+    (tmp_path / "scripts/prepare-tiers").symlink_to("/bin/true")
+    for name in ("churn", "containerd"):
+        (tmp_path / f"tests/{name}/test_{name}.py").touch()
+    return tmp_path
+
+
+def run_tiers(checkout: Path, *arguments: str, **environment: str) -> tuple[dict[str, int], list[str]]:
+    """Run `scripts/test`; return the seconds of a processor that its summary counts for each tier, and the lines of the log."""
+    log = checkout / "log"
+    given = {
+        **os.environ,
+        "PATH": f"{checkout / 'programs'}:{os.environ['PATH']}",
+        "TMPDIR": str(checkout / "temporary"),
+        "TIERS_LOG": str(log),
+        "TIERS_PYTHON": sys.executable,
+    }
+    done = subprocess.run(
+        [checkout / "scripts/test", *arguments],
+        cwd=checkout,
+        env=given | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = re.findall(r"^([a-z-]+) +\d+ s, +(\d+) s of a processor  passed$", done.stdout, re.MULTILINE)
+    return {tier: int(seconds) for tier, seconds in lines}, log.read_text().splitlines()
+
+
+def test_processor_time_of_a_tier_beside_another_counts_for_itself_alone(checkout: Path) -> None:
+    seconds, _ = run_tiers(
+        checkout,
+        *("tests/churn", "tests/containerd"),
+        BUSY="tests/containerd",
+        LATE="tests/churn",
+        UNTIL="ls temporary/*/ended-containerd",
+    )
+
+    assert seconds.keys() == {"churn", "containerd"}
+    assert (seconds["churn"], seconds["containerd"] > 0) == (0, True)
+
+
+# One tier of each chain, for which the other chain does not wait.
+@pytest.mark.parametrize("late", ["tests/vm", "tests/cluster"])
+def test_chain_that_is_free_takes_what_fits_beside_all_tiers(checkout: Path, late: str) -> None:
+    until = 'grep -x "end fuzz" "$TIERS_LOG" && grep -x "end tests/image" "$TIERS_LOG"'
+    seconds, log = run_tiers(checkout, LATE=late, UNTIL=until)
+
+    ended = [line.removeprefix("end ") for line in log if line.startswith("end ")]
+    assert len(seconds) == len(ended) == len(set(ended)) == 12
+    assert max(ended.index("fuzz"), ended.index("tests/image")) < ended.index(late)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("tests/vm", "tests/vm/test_killed.py"),
+        ("tests/cluster", "tests/cluster/test_training.py"),
+        ("tests/simnode", "faults"),
+    ],
+)
+def test_tiers_that_conflict_run_one_after_the_other(checkout: Path, first: str, second: str) -> None:
+    _, log = run_tiers(checkout, LATE=first, UNTIL=f'grep -x "begin {second}" "$TIERS_LOG" || ((i == 20))')
+
+    assert log.index(f"end {first}") < log.index(f"begin {second}")
