@@ -4,16 +4,18 @@ import argparse
 import math
 import os
 import sys
+from functools import partial
 from pathlib import Path
-from typing import NoReturn
 
-from railnet import VERSION
+from railnet import VERSION, daemon_process
 from railnet.cli.arguments import add_command, add_output, output_of, rails_of
-from railnet.cli.closed_pipe import ended_by_a_closed_pipe, is_of_output
+from railnet.cli.closed_pipe import ended_by_a_closed_pipe
 from railnet.cli.completion import SHELLS, complete, script
 from railnet.cli.exit_status import ExitStatus
 from railnet.cli.messages import say
+from railnet.cli.process import end_with, fail, log_to_stderr, require_root
 from railnet.cli.program_name import RAILNET, program_name
+from railnet.daemon_process import DaemonOptions
 from railnet.doctor import arguments as doctor
 from railnet.errors import Misconfigured, RailnetError
 from railnet.train import arguments as train
@@ -22,56 +24,19 @@ from railnet.validate import arguments as validate
 _CONFIGURATION = Path("/etc/railnet/node.yaml")
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _HEALTH_PORT = 9474
-_CHANGES = "it changes network namespaces and links"
-# What each package that is imported comes with (pyproject.toml). The image of the node lacks `kubernetes`.
-_INSTALLED_BY = {
-    **dict.fromkeys(("argcomplete", "kubernetes", "urllib3", "yaml"), "railnet"),
-    **dict.fromkeys(("google", "grpc", "pyroute2", "pyudev"), "railnet[node]"),
-    **dict.fromkeys(("aiohttp", "cryptography"), "railnet[webhook]"),
-}
 
 
 def main() -> None:
     """Run one subcommand and exit with its status."""
     with ended_by_a_closed_pipe():
-        _run_command()
+        arguments = _arguments()
+        end_with(arguments.command, partial(_RUN[arguments.command], arguments))
 
 
-def _run_command() -> NoReturn:
+def _arguments() -> argparse.Namespace:
     parser = _parser(program_name(sys.argv[0]))
     complete(parser)
-    arguments = parser.parse_args()
-    try:
-        sys.exit(_RUN[arguments.command](arguments))
-    except Misconfigured as error:
-        _fail(error, ExitStatus.MISCONFIGURED)
-    except PermissionError as error:
-        _fail(error, ExitStatus.NO_PRIVILEGE)
-    except (RailnetError, OSError) as error:
-        if is_of_output(error):
-            raise
-        _fail(error, ExitStatus.FAILED)
-    except KeyboardInterrupt:
-        sys.exit(ExitStatus.INTERRUPTED)
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in _INSTALLED_BY:
-            raise
-        _fail(_missing(arguments.command, package), ExitStatus.MISCONFIGURED)
-
-
-def _missing(command: str, package: str) -> Misconfigured:
-    wanted = _INSTALLED_BY[package]
-    image = "the image of the node" if wanted == "railnet[node]" else "the image of the admission helper"
-    return Misconfigured(
-        f"railnet {command} needs the Python package {package}, which this Python does not have: run "
-        f"pip install '{wanted}', or use {image}"
-    )
-
-
-def _fail(error: Exception, status: ExitStatus) -> NoReturn:
-    say(error)
-    sys.exit(status)
+    return parser.parse_args()
 
 
 def _parser(name: str = RAILNET) -> argparse.ArgumentParser:
@@ -137,9 +102,6 @@ def _parser(name: str = RAILNET) -> argparse.ArgumentParser:
             action="store_true",
             help="run the daemon in this process, as a debugger needs it: a daemon that hangs is not ended then",
         )
-        # What the supervisor adds to its own command line when it starts the daemon (railnet/daemon/supervisor.py).
-        command.add_argument("--beats", type=int, help=argparse.SUPPRESS)
-        command.add_argument("--restarts", type=int, default=0, help=argparse.SUPPRESS)
     status = add_command(commands, "status", "show this node's rails, the pods that have them, and what is wrong")
     add_output(status)
     doctor.add(
@@ -241,23 +203,23 @@ def _add_service_account(command: argparse.ArgumentParser) -> None:
 
 
 def _node(arguments: argparse.Namespace) -> ExitStatus:
-    if _is_supervisor(arguments):
-        _supervise()
-    from railnet import configuration  # noqa: PLC0415 - see _RUN
-    from railnet.daemon import composition, heartbeat  # noqa: PLC0415 - see _RUN
+    return _be_daemon(arguments, DaemonOptions("node", arguments.config, arguments.health_port))
 
-    _require_root("railnet node", _CHANGES)
-    _log_to_stderr()
-    loaded = configuration.load(arguments.config)
-    heartbeat.run(composition.run(loaded, arguments.health_port, arguments.restarts), arguments.beats)
-    return ExitStatus.OK
+
+def _be_daemon(arguments: argparse.Namespace, options: DaemonOptions) -> ExitStatus:
+    """Become the supervisor, which starts the daemon; or be the daemon, if there is to be no supervisor."""
+    if not arguments.no_supervisor:
+        from railnet.daemon import supervisor  # noqa: PLC0415 - see _RUN
+
+        supervisor.supervise(daemon_process.__name__, options.words())
+    return daemon_process.serve(options)
 
 
 def _install(arguments: argparse.Namespace) -> ExitStatus:
     from railnet import configuration  # noqa: PLC0415 - see _RUN
     from railnet.install import installer  # noqa: PLC0415 - see _RUN
 
-    _require_root("railnet install", _CHANGES)
+    require_root("railnet install", daemon_process.CHANGES)
     for line in installer.install(configuration.load(arguments.config)):
         print(line)
     return ExitStatus.OK
@@ -266,16 +228,8 @@ def _install(arguments: argparse.Namespace) -> ExitStatus:
 def _uninstall(arguments: argparse.Namespace) -> ExitStatus:
     if arguments.cluster:
         return _uninstall_cluster(arguments)
-    if _is_supervisor(arguments):
-        _supervise()
-    from railnet import configuration  # noqa: PLC0415 - see _RUN
-    from railnet.daemon import composition, heartbeat  # noqa: PLC0415 - see _RUN
-
-    _require_root("railnet uninstall", _CHANGES)
-    _log_to_stderr()
-    loaded = configuration.load(arguments.config)
-    main = composition.uninstall(loaded, arguments.health_port, arguments.restarts, stay=arguments.stay)
-    return ExitStatus.of(well=heartbeat.run(main, arguments.beats))
+    options = DaemonOptions("uninstall", arguments.config, arguments.health_port, stay=arguments.stay)
+    return _be_daemon(arguments, options)
 
 
 def _uninstall_cluster(arguments: argparse.Namespace) -> ExitStatus:
@@ -295,30 +249,14 @@ def _uninstall_cluster(arguments: argparse.Namespace) -> ExitStatus:
     return ExitStatus.OK
 
 
-def _is_supervisor(arguments: argparse.Namespace) -> bool:
-    return arguments.beats is None and not arguments.no_supervisor
-
-
-def _supervise() -> NoReturn:
-    from railnet.daemon import supervisor  # noqa: PLC0415 - see _RUN
-
-    supervisor.supervise()
-
-
-def _log_to_stderr() -> None:
-    import logging  # noqa: PLC0415 - see _RUN
-
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-
-
 def _status(arguments: argparse.Namespace) -> ExitStatus:
     from railnet.status import status_command  # noqa: PLC0415 - see _RUN
 
-    _require_root("railnet status", "the daemon answers only root")
+    require_root("railnet status", "the daemon answers only root")
     try:
         return ExitStatus.of(well=status_command.show(output_of(arguments)))
     except status_command.Unreachable as error:
-        _fail(error, ExitStatus.NO_DAEMON)
+        fail(error, ExitStatus.NO_DAEMON)
 
 
 def _doctor(arguments: argparse.Namespace) -> ExitStatus:
@@ -327,13 +265,13 @@ def _doctor(arguments: argparse.Namespace) -> ExitStatus:
     from cni.host.daemon import SOCKET  # noqa: PLC0415 - see _RUN
     from railnet.doctor import checks, doctor_command, gathering  # noqa: PLC0415 - see _RUN
 
-    _require_root("railnet doctor", "it reads the host's files, and the daemon answers only root")
+    require_root("railnet doctor", "it reads the host's files, and the daemon answers only root")
     try:
         facts = gathering.gather(gathering.Places(arguments.config, Path(SOCKET)))
     except PermissionError:
         raise
     except OSError as error:
-        _fail(error, ExitStatus.UNKNOWN)
+        fail(error, ExitStatus.UNKNOWN)
     return ExitStatus.of(well=doctor_command.report(checks.findings(facts), output_of(arguments)))
 
 
@@ -356,7 +294,7 @@ def _doctor_by_api(arguments: argparse.Namespace) -> ExitStatus:
         else:
             findings = pod_checks.findings(pod_gathering.gather(api, arguments.namespace, arguments.pod, rails))
     except (RequestFailed, ValueError) as error:
-        _fail(error, ExitStatus.UNKNOWN)
+        fail(error, ExitStatus.UNKNOWN)
     return ExitStatus.of(well=doctor_command.report(findings, output_of(arguments)))
 
 
@@ -374,7 +312,7 @@ def _admission(arguments: argparse.Namespace) -> ExitStatus:
 
     from railnet.webhook import program  # noqa: PLC0415 - see _RUN
 
-    _log_to_stderr()
+    log_to_stderr()
     options = program.WebhookOptions(
         port=arguments.port,
         health_port=arguments.health_port,
@@ -395,7 +333,7 @@ def _controllers(arguments: argparse.Namespace) -> ExitStatus:
     from railnet.controllers_process import program  # noqa: PLC0415 - see _RUN
 
     loaded = configuration.load(arguments.config)
-    _log_to_stderr()
+    log_to_stderr()
     options = program.ControllersOptions(
         health_port=arguments.health_port,
         account=arguments.service_account,
@@ -413,11 +351,6 @@ def _version(arguments: argparse.Namespace) -> ExitStatus:  # noqa: ARG001 - the
 def _completion(arguments: argparse.Namespace) -> ExitStatus:
     print(script(arguments.shell))
     return ExitStatus.OK
-
-
-def _require_root(what: str, why: str) -> None:
-    if os.geteuid() != 0:
-        raise PermissionError(f"{what} needs root: {why}")
 
 
 # Each imports what it needs: gRPC and pyroute2 take a fifth of a second, `railnet version` needs neither; and what only

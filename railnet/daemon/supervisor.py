@@ -58,7 +58,7 @@ class _DaemonProcess:
         try:
             self.pid = os.posix_spawn(
                 command[0],
-                [*command, f"--beats={far_end}", f"--restarts={restarts}"],
+                [*command, str(far_end), str(restarts)],  # railnet/daemon_process.py
                 os.environ,
                 setsid=True,  # a terminal's Ctrl-C is the supervisor's, which passes it on
                 setsigdef=_PASSED_ON,
@@ -202,15 +202,23 @@ class Supervisor:
         signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
 
 
-def supervise() -> "NoReturn":
-    """Replace this process by the supervisor of a daemon; the daemon is this process's own command.
+def supervise(daemon: str, words: "Sequence[str]") -> "NoReturn":
+    """Replace this process by the supervisor of a daemon: the module `daemon` with `words`, in an interpreter as this one is.
 
     Raises:
         OSError: the interpreter cannot be executed.
     """
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # what is imported is below it
+    options = sys.orig_argv[
+        1 : -len(sys.argv)
+    ]  # the interpreter's; the program is what follows: `railnet`, or `-m railnet`
+    if options[-1:] == ["-m"]:
+        options.pop()
+    if sys.path[0] != root:
+        options.append("-P")  # the working directory is searched for modules only if this program was found there
+    command = (sys.executable, *options, "-m", daemon, *words)
     # Isolated and without site-packages: nothing else is imported, and the daemon's environment is as it was.
-    os.execv(sys.executable, (sys.executable, "-IS", _program(), root, sys.executable, *sys.orig_argv[1:]))
+    os.execv(sys.executable, (sys.executable, "-IS", _program(), root, *command))
 
 
 def _program() -> str:

@@ -24,3 +24,14 @@ def test_daemon_starts_without_pyroute2_which_it_imports_when_it_has_served_for_
     program = "import sys, railnet.daemon.composition; print('pyroute2' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout == b"False\n"
+
+
+@pytest.mark.slow
+def test_supervised_daemon_imports_neither_the_parser_of_command_lines_nor_other_commands() -> None:
+    program = "import sys, railnet.daemon_process, railnet.daemon.composition; print(*sys.modules)"
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+
+    modules = set(done.stdout.split())
+    assert "railnet.configuration" in modules
+    assert modules.isdisjoint({"argparse", "platform", "railnet.__main__", "railnet.train", "uuid"})

@@ -15,8 +15,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("act")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--beats", type=int)
-    parser.add_argument("--restarts", type=int)
+    parser.add_argument("beats", type=int)
+    parser.add_argument("restarts", type=int)
     arguments = parser.parse_args()
     with (arguments.folder / "starts").open("a") as file:
         file.write(f"{os.getpid()} {arguments.restarts}\n")

@@ -213,7 +213,7 @@ def test_daemon_ends_with_its_supervisor(supervise: Callable[[str], Supervised])
 def test_daemon_whose_supervisor_ended_before_it_began_ends(tmp_path: Path) -> None:
     beats, far_end = os.pipe()
     os.close(beats)
-    command = [sys.executable, PROGRAM, "serve", tmp_path, f"--beats={far_end}", "--restarts=0"]
+    command = [sys.executable, PROGRAM, "serve", tmp_path, str(far_end), "0"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
 
     done = subprocess.run(
@@ -249,6 +249,33 @@ def test_supervisor_imports_neither_the_daemon_nor_what_takes_memory() -> None:
     assert imported >= {"select", "stat"}
     assert not imported & {"asyncio", "argparse", "typing", "logging", "ctypes", "socket", "grpc", "railnet", "kernel"}
     assert not imported & {"signal", "enum"}
+
+
+@pytest.mark.parametrize(
+    ("started", "options"),
+    [
+        (["/opt/railnet/bin/railnet"], ["-P"]),
+        (["-I", "-X", "dev", "/opt/railnet/bin/railnet"], ["-I", "-X", "dev", "-P"]),
+        (["-O", "-m", "railnet"], ["-O", "-P"]),
+    ],
+    ids=["script", "script with options", "module"],
+)
+@pytest.mark.parametrize("found_in_working_directory", [False, True])
+def test_daemon_gets_the_interpreters_options_and_not_the_command_line(
+    started: list[str], options: list[str], found_in_working_directory: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr("os.execv", lambda path, command: commands.append(command))
+    monkeypatch.setattr("sys.argv", [started[-1], "node", "--config", "/etc/railnet/node.yaml"])
+    monkeypatch.setattr("sys.orig_argv", ["python3", *started, "node", "--config", "/etc/railnet/node.yaml"])
+    monkeypatch.setattr("sys.path", [str(ROOT if found_in_working_directory else ROOT / "tests"), *sys.path])
+
+    supervisor.supervise("railnet.daemon_process", ["node", "/etc/railnet/node.yaml", "9474"])
+
+    wanted = options[:-1] if found_in_working_directory else options
+    daemon = [sys.executable, *wanted, "-m", "railnet.daemon_process", "node", "/etc/railnet/node.yaml", "9474"]
+    assert [list(command[-len(daemon) :]) for command in commands] == [daemon]
+    assert list(commands[0][:2]) == [sys.executable, "-IS"]
 
 
 @pytest.mark.parametrize(
