@@ -14,7 +14,6 @@ from typing import Any, get_args
 
 from cni.host.chain import OURSELVES
 from deviceplugin.pool_selection import DEFAULT, LinkType, Pool, Selector, link_layers
-from railnet import strict_yaml
 from railnet.errors import Misconfigured
 from railnet.value_readers import (
     ABSOLUTE_PATH,
@@ -182,11 +181,17 @@ def parse(text: str, source: str) -> Configuration:
         Misconfigured: as `load`; the message begins with `source`.
     """
     try:
-        return _configuration(strict_yaml.read(text))
+        return _configuration(_document(text))
     except RecursionError:
         raise Misconfigured(f"{source} is nested too deeply") from None
     except Misconfigured as error:
         raise Misconfigured(f"{source}: {error!s:.1000}") from None
+
+
+def _document(text: str) -> Any:
+    from railnet import strict_yaml  # noqa: PLC0415 - the node's daemon has a configuration and no PyYAML (railnet/daemon_process.py)
+
+    return strict_yaml.read(text)
 
 
 def _configuration(document: Any) -> Configuration:

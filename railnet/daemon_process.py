@@ -55,10 +55,12 @@ def serve(options: DaemonOptions, beats: int | None = None, restarts: int = 0) -
     # What becomes the supervisor imports this module, and needs none of these.
     from railnet import configuration  # noqa: PLC0415
     from railnet.daemon import composition, heartbeat  # noqa: PLC0415
+    from railnet.kernel.processes.forked_child import in_child  # noqa: PLC0415
 
     require_root(f"railnet {options.command}", CHANGES)
     log_to_stderr()
-    loaded = configuration.load(options.configuration)
+    load = partial(configuration.load, options.configuration)
+    loaded = load() if beats is None else in_child(load)  # PyYAML takes 0.9 MiB. A debugger follows one process
     if options.command == "node":
         heartbeat.run(composition.run(loaded, options.health_port, restarts), beats)
         return ExitStatus.OK

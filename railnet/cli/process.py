@@ -8,7 +8,7 @@ from typing import NoReturn
 from railnet.cli.closed_pipe import is_of_output
 from railnet.cli.exit_status import ExitStatus
 from railnet.cli.messages import say
-from railnet.vf.errors import Misconfigured, RailnetError
+from railnet.errors import Misconfigured, RailnetError
 
 # What each package that is imported comes with (pyproject.toml). The image of the node lacks `kubernetes`.
 _INSTALLED_BY = {

@@ -27,11 +27,11 @@ def test_daemon_starts_without_pyroute2_which_it_imports_when_it_has_served_for_
 
 
 @pytest.mark.slow
-def test_supervised_daemon_imports_neither_the_parser_of_command_lines_nor_other_commands() -> None:
+def test_supervised_daemon_imports_neither_the_parser_of_command_lines_nor_yaml() -> None:
     program = "import sys, railnet.daemon_process, railnet.daemon.composition; print(*sys.modules)"
 
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
 
     modules = set(done.stdout.split())
     assert "railnet.configuration" in modules
-    assert modules.isdisjoint({"argparse", "platform", "railnet.__main__", "railnet.train", "uuid"})
+    assert modules.isdisjoint({"argparse", "platform", "railnet.__main__", "railnet.train", "uuid", "yaml"})
