@@ -105,8 +105,7 @@ class BoundedReads:
             while True:
                 seen = progress.current, job.started
                 for seconds in (self._seconds, _SECOND_LOOK_SECONDS):
-                    await asyncio.wait((job.future,), timeout=seconds)
-                    if job.future.done():
+                    if await job.ends_within(seconds):
                         return True
                 if seen == (progress.current, job.started):
                     return False

@@ -43,7 +43,7 @@ class BoundedWrites:
                 raise DoesNotAnswer(self._hung[card])
             job = self._threads.begin(card, work)
             try:
-                await asyncio.wait((job.future,), timeout=seconds)
+                await job.ends_within(seconds)
             finally:
                 job.abandoned = not job.future.done()
             if job.abandoned:
