@@ -1,8 +1,8 @@
 """Network namespaces: open one, identify it for a record, run a function inside it."""
 
+import _thread
 import ctypes
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from errno import EAGAIN
@@ -71,6 +71,7 @@ def inside(netns_fd: int, function: Callable[[], _Result]) -> _Result:
     """
     result: list[_Result] = []
     failure: list[BaseException] = []
+    ended = _thread.allocate_lock()
 
     def enter_and_run() -> None:
         try:
@@ -78,13 +79,16 @@ def inside(netns_fd: int, function: Callable[[], _Result]) -> _Result:
             result.append(function())
         except BaseException as error:  # noqa: BLE001 - raised again, on the caller's thread
             failure.append(error)
+        finally:
+            ended.release()
 
-    thread = threading.Thread(target=enter_and_run, name="netns")
+    ended.acquire()
     try:
-        thread.start()
+        # Not `threading.Thread`: its `start` waits until the thread runs, and an attach and a detach come here three times.
+        _thread.start_new_thread(enter_and_run, ())
     except RuntimeError as error:  # pthread_create's EAGAIN, without its number
         raise BlockingIOError(EAGAIN, f"{error}: a limit of processes is reached (`pids.max`, `ulimit -u`)") from None
-    thread.join()
+    ended.acquire()
     if failure:
         raise failure[0]
     return result[0]

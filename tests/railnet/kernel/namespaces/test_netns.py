@@ -79,10 +79,10 @@ def test_inside_fails_when_the_descriptor_is_not_a_namespace(fd: int, words: str
 
 
 def test_inside_names_the_limit_when_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: object) -> None:
+    def refuse(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("threading.Thread.start", refuse)
+    monkeypatch.setattr("_thread.start_new_thread", refuse)
 
     with pytest.raises(BlockingIOError, match=r"can't start new thread.*pids\.max"):
         inside(0, bytes)
