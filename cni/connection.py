@@ -96,8 +96,8 @@ class ExecutableConnection:
         Raises:
             FrameError: another frame came. ExecutableGone, TimeoutError: the executable is gone or stuck.
         """
-        async with asyncio.timeout(_FRAME_SECONDS):
-            kind, payload = await self._receive()
+        self._read()  # nearly always all of it has arrived by now
+        kind, payload = await self._receive_in_time()
         if kind == frames.QUERY:
             return None
         if kind != frames.REQUEST:
@@ -116,8 +116,7 @@ class ExecutableConnection:
         """
         silence = frames.u32(int(_SILENCE_SECONDS * 1000)) if self._asked_for_alive else b""
         await self._send(frames.HELLO, frames.u32(int(limit_seconds * 1000)) + silence)
-        async with asyncio.timeout(_FRAME_SECONDS):
-            kind, _ = await self._receive()
+        kind, _ = await self._receive_in_time()
         if kind != frames.GO:
             raise FrameError(f"frame {kind} came in place of GO")
         if self._asked_for_alive:
@@ -268,6 +267,12 @@ class ExecutableConnection:
             return self._socket.send(frame)
         except BlockingIOError:
             return 0
+
+    async def _receive_in_time(self) -> tuple[int, bytes]:
+        if not frames.missing(self._inbox):
+            return await self._receive()
+        async with asyncio.timeout(_FRAME_SECONDS):
+            return await self._receive()
 
     async def _receive(self) -> tuple[int, bytes]:
         while frames.missing(self._inbox):

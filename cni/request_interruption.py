@@ -40,14 +40,14 @@ class Operation:
         self._limits = limits
         self._deadline = asyncio.get_running_loop().time() + limits.add
         self._reason: Exception | None = None
-        self._interrupted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._news: asyncio.Future[None] | None = None  # awaited by `run`
         self._task: asyncio.Task[Any] | None = None
 
     def interrupt(self, reason: Exception) -> None:
         """Cancel the work, which undoes what it has done; `run` then raises the reason. Only the first call has an effect."""
         if self._reason is None:
             self._reason = reason
-            self._interrupted.set_result(None)
+            self._wake()
             if self._task is not None:
                 self._task.cancel()
 
@@ -61,11 +61,13 @@ class Operation:
         if self._reason is not None:
             work.close()
             raise self._reason
+        loop = asyncio.get_running_loop()
         task = asyncio.create_task(work)
-        self._task = task
-        timer = asyncio.get_running_loop().call_at(self._deadline, self.interrupt, self._too_late())
+        self._task, self._news = task, loop.create_future()
+        task.add_done_callback(self._wake)
+        timer = loop.call_at(self._deadline, self._interrupt_late)
         try:
-            await asyncio.wait((task, self._interrupted), return_when=asyncio.FIRST_COMPLETED)
+            await self._news
         finally:
             timer.cancel()
         if not task.done():
@@ -84,10 +86,13 @@ class Operation:
             if not self._task.cancelled():
                 self._task.exception()  # fetched, so that asyncio does not log it as never retrieved
 
-    def _too_late(self) -> CniError:
-        return CniError(
-            TRY_AGAIN, f"it took longer than timeouts.add ({self._limits.add:g} s) and was undone; try again"
-        )
+    def _wake(self, _: object = None) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+    def _interrupt_late(self) -> None:
+        why = f"it took longer than timeouts.add ({self._limits.add:g} s) and was undone; try again"
+        self.interrupt(CniError(TRY_AGAIN, why))
 
 
 class Operations:
