@@ -1,6 +1,7 @@
 """PCI addresses: the only identity of a PF or VF that survives renames, moves and rebinds."""
 
 import re
+from functools import lru_cache
 from typing import NamedTuple, Self
 
 # The kernel's form, "%04x:%02x:%02x.%d" (drivers/pci/probe.c, pci_setup_device); a domain may have
@@ -23,10 +24,16 @@ class PciAddress(NamedTuple):
         Raises:
             ValueError: any other text.
         """
-        match = _FORM.fullmatch(text)
-        if match is None:
-            raise ValueError(f"{text!r:.80} is not a PCI address of the form 0000:03:00.1")
-        return cls(*(int(part, 16) for part in match.groups()))
+        return cls(*_numbers(text))
 
     def __str__(self) -> str:
         return f"{self.domain:04x}:{self.bus:02x}:{self.device:02x}.{self.function:x}"
+
+
+@lru_cache(maxsize=4096)  # each look at a node reads the same addresses, and a node has some thousand functions at most
+def _numbers(text: str) -> tuple[int, int, int, int]:
+    match = _FORM.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r:.80} is not a PCI address of the form 0000:03:00.1")
+    domain, bus, device, function = (int(part, 16) for part in match.groups())
+    return domain, bus, device, function

@@ -213,7 +213,7 @@ def _attributes(payload: bytes) -> Iterator[tuple[int, bytes]]:
                 f"netlink: the attribute at byte {position} of {end} is cut short, or has a length of {length}"
             )
         yield kind & _ATTRIBUTE_TYPE, payload[position + header : position + length]
-        position += _aligned(length)
+        position += (length + 3) & ~3
 
 
 def u32(value: int) -> bytes:
