@@ -6,8 +6,8 @@ Here are all ways in which a request ends. `cni.verbs` does the work of each ver
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -126,12 +126,13 @@ class RequestHandler:
         """Hold the sandbox's lock until the end of the block; an operation that is interrupted stops waiting for it."""
         key, locks = request.environment.key, self._parts.sandboxes
         with self._operations.entered(key, request.environment.command, operation):
-            async with AsyncExitStack() as stack:
-                turn: Coroutine[Any, Any, None] = stack.enter_async_context(locks.held(key))
-                # The lock is nearly always free and comes at once: then a task to wait for it would be waste.
-                taken: Awaitable[None] = operation.run(turn) if locks.is_held(key) else turn
-                await taken
+            turn = locks.take(key)
+            # The lock is nearly always free and comes at once: then a task to wait for it would be waste.
+            await (operation.run(turn) if locks.is_held(key) else turn)
+            try:
                 yield
+            finally:
+                locks.give_back(key)
 
     async def _answer(
         self, request: CniRequest, connection: ExecutableConnection, stdout: bytes

@@ -24,15 +24,31 @@ class PerKey:
     @asynccontextmanager
     async def held(self, key: str) -> AsyncIterator[None]:
         """Hold the lock of a key until the end of the block; tasks get it in order of arrival."""
+        await self.take(key)
+        try:
+            yield
+        finally:
+            self.give_back(key)
+
+    async def take(self, key: str) -> None:
+        """Take the lock of a key, as `held` does; `give_back` ends it."""
         lock = self._locks.setdefault(key, asyncio.Lock())
         self._users[key] = self._users.get(key, 0) + 1
         try:
-            async with lock:
-                yield
-        finally:
-            self._users[key] -= 1
-            if not self._users[key]:
-                del self._users[key], self._locks[key]
+            await lock.acquire()
+        except BaseException:
+            self._leave(key)
+            raise
+
+    def give_back(self, key: str) -> None:
+        """Give back the lock of a key that was taken."""
+        self._locks[key].release()
+        self._leave(key)
+
+    def _leave(self, key: str) -> None:
+        self._users[key] -= 1
+        if not self._users[key]:
+            del self._users[key], self._locks[key]
 
 
 def remove_unheld(folder: Path) -> None:
