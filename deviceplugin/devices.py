@@ -112,7 +112,11 @@ class Offers:
         rail, number, *_ = facts
         pf = None if rail.pf is None else pfs[rail.pf.address]
         offers: dict[PciAddress, tuple[_Facts, OfferedVf | None]] = {}
+        unchanged = _unchanged(facts, pf, before)
         for vf in sorted(rail.vfs, key=_address):
+            if (kept := unchanged.get(vf.address)) is not None and kept[0].vf is vf:
+                offers[vf.address] = kept
+                continue
             named = pf if pf is not None or vf.pf is None else pfs.get(vf.pf)
             unprovisioned = None if vf.pf is None else table.unprovisioned.get(vf.pf)
             withheld = _pf_is_gone(named, vf) or table.withheld(vf.address) or unprovisioned
@@ -182,6 +186,25 @@ class _Facts(NamedTuple):
     rail: int | None
     barred: str | None
     owned: bool
+
+
+def _unchanged(
+    facts: _RailFacts, pf: PhysicalFunction | None, before: _RailOffers | None
+) -> "Mapping[PciAddress, tuple[_Facts, OfferedVf | None]]":
+    """Return what was made of those VFs of a rail for which all but their own facts is as before: of an ADD, all but one.
+
+    `pf` is the rail's PF without its VFs. Without a PF all are made again: a lone VF may name another PF.
+    """
+    if before is None or pf is None:
+        return {}
+    number, reason, rest = facts.number, facts.rail.reason, facts[3:]
+    if (number, reason, rest) != (before.facts.number, before.facts.rail.reason, before.facts[3:]):
+        return {}
+    return {
+        address: made
+        for address, made in before.made.items()
+        if made[0].of_rail is pf and made[0].owned == (address in facts.owned)
+    }
 
 
 def _address(vf: VirtualFunction) -> PciAddress:
