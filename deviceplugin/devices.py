@@ -201,9 +201,9 @@ def _unchanged(
     if (number, reason, rest) != (before.facts.number, before.facts.rail.reason, before.facts[3:]):
         return {}
     return {
-        address: made
-        for address, made in before.made.items()
-        if made[0].of_rail is pf and made[0].owned == (address in facts.owned)
+        address: offer
+        for address, offer in before.made.items()
+        if offer[0].of_rail is pf and offer[0].owned == (address in facts.owned)
     }
 
 

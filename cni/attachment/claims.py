@@ -34,6 +34,8 @@ class Claims:
         Raises:
             NotReady: a sandbox still has one when the time is over. NotOurs: as `VfTable.claim`.
         """
+        if self._claimed(vfs, owner):  # as nearly always: then there is nothing to wait for
+            return
         changed = asyncio.Event()
         stop = self._table.observe(changed.set)
         try:
