@@ -11,8 +11,8 @@ from railnet.doctor.process_limits import pod_uid
 from railnet.install import running_plugins
 from railnet.kernel.namespaces import netns_search
 from railnet.kernel.netlink import dcb, sandbox_link_state, source_routing, uevents
+from railnet.kernel.netlink import rdma as rdma_netlink
 from railnet.kernel.netlink.protocol import Netlink, decode, decode_attributes
-from railnet.kernel.netlink.rdma import Rdma
 from railnet.kernel.netlink.rtnetlink import Links
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.sysfs.pci_acs import acs_control, described, redirects
@@ -159,16 +159,8 @@ def rules_and_routes(data: bytes) -> None:
 
 
 def rdma(data: bytes) -> None:
-    """Judge answers about RDMA devices, for every kind of request."""
-    kernel = Rdma(Answers(data.split(SEPARATOR)))
-    call_all(
-        kernel.netns_mode,
-        kernel.devices,
-        lambda: kernel.find("mlx5_7"),
-        lambda: kernel.port(7),
-        lambda: kernel.character_device(7, "uverbs"),
-        lambda: kernel.character_device(7, "umad"),
-    )
+    """Judge answers about the namespace mode of RDMA devices."""
+    assert rdma_netlink.ask(Answers(data.split(SEPARATOR))) in ("shared", "exclusive")
 
 
 def sysfs(data: bytes) -> None:
@@ -371,15 +363,6 @@ _LINK_FUNCTIONS = (
     "_link",
     "_address",
 )
-_RDMA_FUNCTIONS = (
-    "Rdma.netns_mode",
-    "Rdma.devices",
-    "Rdma.find",
-    "Rdma.port",
-    "Rdma.character_device",
-    "Rdma._one",
-    "_device",
-)
 _UMAD_FUNCTIONS = ("parse", "_parse_failure", "_check_status", "_parse_node_info")
 _PROTOCOL_FUNCTIONS = (
     "Netlink",
@@ -425,7 +408,7 @@ PARSERS = (
     Parser(
         "source-routing", rules_and_routes, (OSError,), {"railnet.kernel.netlink.source_routing": ("rules", "routes")}
     ),
-    Parser("rdma", rdma, (OSError,), {"railnet.kernel.netlink.rdma": _RDMA_FUNCTIONS}),
+    Parser("rdma", rdma, (OSError,), {"railnet.kernel.netlink.rdma": ("ask",)}),
     Parser("dcb", flow_control, (ValueError, LookupError), {"railnet.kernel.netlink.dcb": ("decode",)}),
     Parser(
         "sandbox",

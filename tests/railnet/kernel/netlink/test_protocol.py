@@ -32,6 +32,21 @@ def test_interrupted_dump_is_repeated() -> None:
     assert [request[8] for request in kernel.sent] == [1, 2]
 
 
+def test_dump_that_ends_with_an_error_is_an_error() -> None:
+    failed = DONE[:16] + (-EINVAL).to_bytes(4, "little", signed=True)
+
+    with pytest.raises(OSError, match="list"):
+        Netlink(FakeKernel(MLX5_7, failed)).ask("list", 0x1401, flags=DUMP)
+
+
+def test_answer_to_an_earlier_request_is_ignored() -> None:
+    second = [message[:8] + b"\x02" + message[9:] for message in (PORT, ACKNOWLEDGED)]
+    kernel = Netlink(FakeKernel(MLX5_7, ACKNOWLEDGED, MLX5_7, *second))
+    kernel.ask("first", 0x1401)
+
+    assert kernel.ask("second", 0x1405) == [PORT[16:]]
+
+
 def test_dump_that_is_always_interrupted_fails_after_32_attempts() -> None:
     class AlwaysInterrupted:
         def send(self, data: bytes, /) -> int:
