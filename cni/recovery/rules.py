@@ -70,7 +70,6 @@ _MOVED = "the sandbox is alive: its VFs stay, and CHECK and DEL must find its na
 _UNKNOWN = "without the kernel's answer the sandbox may be alive"
 _NO_ADD = "the sandbox's lock is free, so no request works on it: the ADD or DEL that began has died"
 _NEEDS_DEL = f"{_NO_ADD}; the runtime's DEL will need the recorded primary"
-_BY_IPAM_TASK = "only the IPAM plugin is left to be run, which may hang: that is a task of its own and not the sweep's"
 
 _R, _N, _A = RecordState, NamespaceState, RecoveryAction
 SWEEP = {

@@ -111,7 +111,3 @@ def _host_clauses(container: str, host: HostNetwork) -> Iterator[str]:
     if host.fixed:
         ports = ", ".join(map(str, host.fixed))
         yield f"kept its other ports {ports}, so no two such pods run on one node"
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)

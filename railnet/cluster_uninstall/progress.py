@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from railnet.apiserver.request import JsonObject
 from railnet.cluster_uninstall.uninstall_mode import uninstalls
+from railnet.objects.conditions import is_ready
 
 _NAMED = 5
 # kubelet takes a pod within a second, and a pod that it ends is gone when its grace period is over. Clocks may differ.
@@ -129,7 +130,7 @@ def _state(pod: JsonObject, now: datetime) -> UninstallState:
         return UninstallState.SILENT
     if pod["metadata"].get("deletionTimestamp") or not uninstalls(pod):
         return UninstallState.OLD
-    if _is_ready(pod):
+    if is_ready(pod):
         return UninstallState.DONE
     runs = any("running" in (container.get("state") or {}) for container in _containers(pod))
     return UninstallState.HAS_RAILS if runs else UninstallState.FAILING
@@ -146,12 +147,7 @@ def _is_silent(pod: JsonObject, now: datetime) -> bool:
         return _seconds_since(metadata["creationTimestamp"], now) > _SILENT_SECONDS
     # kubelet says both or none. When it is gone, kube-controller-manager changes the condition alone.
     containers = _containers(pod)
-    return bool(containers) and all(container.get("ready") for container in containers) and not _is_ready(pod)
-
-
-def _is_ready(pod: JsonObject) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+    return bool(containers) and all(container.get("ready") for container in containers) and not is_ready(pod)
 
 
 def _containers(pod: JsonObject) -> list[JsonObject]:

@@ -9,7 +9,6 @@ from railnet.jobs.gang_recogniser import GATE
 from railnet.jobs.operators import Part
 from railnet.jobs.reported_pod import ReportedPod
 from railnet.objects import network_status
-from railnet.objects.conditions import is_ready
 from railnet.objects.involved_object import InvolvedObject
 from railnet.objects.metadata_times import created_text, is_deleted
 from railnet.objects.owner_reference import OwnerReference, controller
@@ -40,13 +39,11 @@ class TrainingPod(NamedTuple):
         owner: its controller; None for a pod that nothing makes again.
         node: where it runs; empty before it is bound.
         phase: `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
-        ready: whether its containers are ready.
         leaving: whether it has been deleted, and the API server has not forgotten it yet.
         stopped: whether it is leaving, and none of its containers runs.
         host_network: whether it uses the node's network.
         addresses: its addresses of net1, net2 and so on; empty before they are known.
         annotations: those of Railnet and KubeDL.
-        labels: all of its labels.
         created: when it was created, as the API server writes times.
         devices: how many of each extended resource its containers ask for.
         gated: whether it waits for the other members of its gang.
@@ -63,12 +60,10 @@ class TrainingPod(NamedTuple):
     owner: OwnerReference | None
     node: str
     phase: str
-    ready: bool
     leaving: bool
     host_network: bool
     addresses: tuple[str, ...]
     annotations: Mapping[str, str]
-    labels: Mapping[str, str]
     created: str = ""
     devices: Mapping[str, int] = MappingProxyType({})
     stopped: bool = False
@@ -108,12 +103,10 @@ def training_pod(reported: ReportedPod) -> TrainingPod | None:
         owner=controller(document),
         node=pod.node,
         phase=phase(document),
-        ready=is_ready(document),
         leaving=leaving,
         host_network=pod.host_network,
         addresses=tuple(_addresses(pod)),
         annotations={key: text for key, text in pod.annotations.items() if key.startswith((_OURS, _KUBEDL))},
-        labels=pod.labels,
         created=created_text(metadata),
         devices=_devices(pod),
         stopped=leaving and _has_stopped(status),

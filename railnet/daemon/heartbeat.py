@@ -2,7 +2,6 @@
 
 import asyncio
 import faulthandler
-import logging
 import os
 import select
 import signal
@@ -13,7 +12,6 @@ from typing import Any, TypeVar
 from railnet.kernel.malloc import share_one_arena
 from railnet.kernel.processes.parent_death import die_with_parent
 
-_log = logging.getLogger(__name__)
 _SECONDS = 0.5
 _BEAT = b"."
 

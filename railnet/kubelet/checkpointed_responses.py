@@ -22,20 +22,11 @@ class ContainerAllocation(NamedTuple):
     envs: dict[str, str]
 
 
-def parse(raw: bytes, pod_uid: str, resources: frozenset[str]) -> tuple[ContainerAllocation, ...]:
+def of_pod(entries: checkpoint.Listed, pod_uid: str, resources: frozenset[str]) -> tuple[ContainerAllocation, ...]:
     """Return the allocations of one pod, without the containers for which the checkpoint has no answer.
 
     Raises:
-        ValueError: the checkpoint is not understood; the message says why.
-    """
-    return of_pod(checkpoint.listed(raw), pod_uid, resources)
-
-
-def of_pod(entries: checkpoint.Listed, pod_uid: str, resources: frozenset[str]) -> tuple[ContainerAllocation, ...]:
-    """Return what `parse` does, of a checkpoint that was parsed already.
-
-    Raises:
-        ValueError: an answer is not understood.
+        ValueError: an answer is not understood; the message says why.
     """
     return tuple(
         _allocation(ids, response)

@@ -103,7 +103,6 @@ _FIELDS: dict[str, Reader[Any]] = {
     "topology": _LABEL_KEY,
 }
 _read = an_object(TrainingJob, _FIELDS, _REQUIRED)
-KEYS = (*_REQUIRED, *_FIELDS)
 
 
 def text_of(file: str) -> str:

@@ -28,11 +28,6 @@ class Mac(NamedTuple):
             raise ValueError(f"{text!r:.80} is not a MAC address of the form b8:59:9f:f9:8f:86")
         return cls(int(text.replace(":", ""), 16))
 
-    @property
-    def usable(self) -> bool:
-        """Return whether a station may have this MAC: not zero and no group address (`is_valid_ether_addr()` of the kernel)."""
-        return self.value != 0 and not self.value & _GROUP
-
     def __bytes__(self) -> bytes:
         return self.value.to_bytes(6, "big")
 

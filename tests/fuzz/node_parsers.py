@@ -72,7 +72,7 @@ def with_parts(data: bytes) -> bytes:
 
 def allocate_answers(data: bytes) -> None:
     """Judge AllocResp in kubelet's device checkpoint."""
-    for response in checkpointed_responses.parse(with_parts(data), "uid-1", _RESOURCES):
+    for response in checkpointed_responses.of_pod(checkpoint.listed(with_parts(data)), "uid-1", _RESOURCES):
         assert all(isinstance(node, str) for node in response.device_nodes)
         assert all(isinstance(text, str) for pair in response.envs.items() for text in pair)
 

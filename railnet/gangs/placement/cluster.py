@@ -9,7 +9,6 @@ back when the pod is reported as bound, on any node, so a pod counts once (kueue
 
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 
 from railnet.gangs.placement.domain_room import Grouping, Slots
 from railnet.gangs.placement.free_capacity import FreeCapacity
@@ -156,16 +155,6 @@ class Cluster:
             for seat in seats
             if seat.node in suspects and (seat.node in full or not self._admits(self._nodes[seat.node], seat.shape, ()))
         )
-
-    @contextmanager
-    def set_aside(self, gang: GangKey) -> Iterator[None]:
-        """Leave out what a gang has reserved for as long as it lasts: a gang that is planned again may have its own seats."""
-        seats = self._unseat(gang)
-        try:
-            yield
-        finally:
-            if seats:
-                self._seat(gang, seats)
 
     def keep_free(self, nodes: Iterable[str]) -> None:
         """Show no room on these nodes: they are held for the gang at the head of the queue. Replaces what was kept free before."""

@@ -118,14 +118,12 @@ class Placement:
         domain: the smallest domain that all its members are in; empty: the whole cluster.
         seats: those of all members that are not bound, in the order of their ranks; also of those that do not exist yet.
         leaves: how many of the smallest domains it is spread over.
-        left_out: the names of members beyond `needed` that have no place yet.
     """
 
     gang: GangKey
     domain: Domain
     seats: tuple[Seat, ...]
     leaves: int = 1
-    left_out: tuple[str, ...] = ()
 
 
 class Reason(StrEnum):

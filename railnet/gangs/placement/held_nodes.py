@@ -11,8 +11,8 @@ from railnet.gangs.placement.search import Search, WantedMembers, wanted
 from railnet.gangs.placement.shortage import must_start
 
 
-def best_to_hold(cluster: Cluster, gang: Gang, *, relaxed: bool) -> tuple[Domain, frozenset[str]] | None:
-    """Return the domain with the most room of those that could have the whole gang, and the nodes of it to keep free.
+def best_to_hold(cluster: Cluster, gang: Gang, *, relaxed: bool) -> frozenset[str] | None:
+    """Return the nodes to keep free, of the domain with the most room of those that could have the whole gang.
 
     Of one of the smallest domains, all nodes are kept: the scheduler chooses among them. Of a larger one, no more than the gang would need if
     no gang used them.
@@ -27,10 +27,9 @@ def best_to_hold(cluster: Cluster, gang: Gang, *, relaxed: bool) -> tuple[Domain
     number = _most_room(cluster, search, want, grouping, counts)
     if number is None:
         return None
-    domain = grouping.domain(number)
-    if grouping is search.leaves and domain:
-        return domain, _names(cluster, grouping.nodes[number])
-    return domain, _emptiest(cluster, gang, grouping.nodes[number], counts)
+    if grouping is search.leaves and grouping.domain(number):
+        return _names(cluster, grouping.nodes[number])
+    return _emptiest(cluster, gang, grouping.nodes[number], counts)
 
 
 def kept_nodes(cluster: Cluster, gang: Gang, domain: Domain, place: Placement) -> frozenset[str]:

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from railnet.gangs.placement.cluster import Cluster
@@ -31,20 +31,6 @@ class Preemption:
     domain: Domain
     victims: tuple[GangKey, ...]
     place: Placement
-
-
-def preempt(cluster: Cluster, gang: Gang, running: Sequence[Gang], *, relaxed: bool = False) -> Preemption | None:
-    """Choose victims for a gang that has no place; None if it does not help, or the gang does not preempt.
-
-    The domain is the one whose victims have the lowest highest priority, then the fewest. Pods that are no members of gangs are not touched.
-
-    Args:
-        cluster: as it is now.
-        gang: the gang that has no place.
-        running: the gangs that may be preempted. Those of the same or a higher priority are not. Those that are `leaving` cost nothing.
-        relaxed: as in `plan`.
-    """
-    return Preemptions(cluster, running).preempt(gang, relaxed=relaxed)
 
 
 class Preemptions:

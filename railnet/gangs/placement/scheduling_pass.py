@@ -38,7 +38,6 @@ class Pass:
         placements: gangs with members that get their place now, in the order of the queue. Their seats are reserved in the cluster.
         shortfalls: gangs that wait.
         preemptions: gangs that wait for others to leave; each is in `shortfalls` as well.
-        held: the domain that is held for the head of the queue; None if none is.
         again: when another pass may decide otherwise although nothing has changed: a gang relaxes, or room is held for it. None: never.
         remembered: what failed, for the next pass.
     """
@@ -46,7 +45,6 @@ class Pass:
     placements: tuple[Placement, ...] = ()
     shortfalls: tuple[Shortfall, ...] = ()
     preemptions: tuple[Preemption, ...] = ()
-    held: Domain | None = None
     again: float | None = None
     remembered: Mapping[GangKey, tuple[Gang, bool, Shortfall]] = field(default_factory=dict)
 
@@ -96,7 +94,6 @@ class _Round:
         self._preemptions: list[Preemption] = []
         self._kept: set[str] = set()
         self._kept_for: GangKey | None = None
-        self._held: Domain | None = None
         self._head: Gang | None = None
         self._times: list[float] = []
 
@@ -154,7 +151,6 @@ class _Round:
             placements=tuple(self._placements[gang.key] for gang in queue if gang.key in self._placements),
             shortfalls=tuple(shortfall for _, _, shortfall in remembered.values()),
             preemptions=tuple(self._preemptions),
-            held=self._held,
             again=min((time for time in self._times if time > self._now), default=None),
             remembered=remembered,
         )
@@ -226,14 +222,13 @@ class _Round:
         return may_relax and place(self._cluster, gang, relaxed=True) is not None
 
     def _hold(self, gang: Gang, *, relaxed: bool) -> None:
-        domain_and_nodes = best_to_hold(self._cluster, gang, relaxed=relaxed)
-        if domain_and_nodes is None:
+        nodes = best_to_hold(self._cluster, gang, relaxed=relaxed)
+        if nodes is None:
             return  # it can have no place at all, so the next one is the head
         self._head = gang
         hold_from = gang.since + self._rules.hold_after
         self._times.append(hold_from)
         if hold_from <= self._now:
-            self._held, nodes = domain_and_nodes
             self._keep(nodes, gang)
 
     def _keep(self, nodes: Iterable[str], gang: Gang) -> None:

@@ -107,9 +107,7 @@ def _most(search: "Search", want: WantedMembers) -> Placement | None:
     most, least = len(want.loose), len(want.loose) - want.optional
 
     def first(count: int) -> Placement | None:
-        left_out = tuple(member.name for member in want.loose[count:] if member.name)
-        placement = search.place(replace(want, loose=tuple(sorted(want.loose[:count], key=ring_order))))
-        return placement and replace(placement, left_out=left_out)
+        return search.place(replace(want, loose=tuple(sorted(want.loose[:count], key=ring_order))))
 
     best = first(most)
     if best is not None or (best := first(least)) is None:

@@ -7,15 +7,9 @@ from dataclasses import replace
 from railnet.gangs.placement.cluster import Cluster
 from railnet.gangs.placement.domain_room import Level
 from railnet.gangs.placement.free_capacity import FreeCapacity
-from railnet.gangs.placement.gang import Domain, Gang, Reason, Shortfall
+from railnet.gangs.placement.gang import Gang, Reason, Shortfall
 from railnet.gangs.placement.pod_shape import Shape
 from railnet.gangs.placement.search import Search, WantedMembers, wanted
-
-
-def shortfall(cluster: Cluster, gang: Gang, *, relaxed: bool = False) -> Shortfall:
-    """Say why a gang that `search.place` found no place for has none."""
-    return Shortages(cluster).shortfall(gang, relaxed=relaxed)
-
 
 _ENOUGH = 1024  # most gangs are smaller
 
@@ -151,8 +145,3 @@ def _largest_first(lacking: Iterable[tuple[str, int]], counts: Counter[Shape]) -
         for resource, amount in shape.requests:
             whole[resource] += amount * count
     return tuple(sorted(lacking, key=lambda lack: (-lack[1] / (whole[lack[0]] or lack[1]), lack[0])))
-
-
-def domain_text(domain: Domain) -> str:
-    """Return a domain for people: `railnet.io/leaf=0x506b`; `the cluster` if it is all of it."""
-    return ",".join(f"{key}={value}" for key, value in domain) or "the cluster"

@@ -4,16 +4,14 @@ The messages are those of `ip link set PF vf N …`, byte for byte (`iplink_pars
 encodes them, but for the GUID: its class has 36 bytes, and struct ifla_vf_guid of include/uapi/linux/if_link.h has 16.
 """
 
-from typing import Any, Literal
+from typing import Any
 
 from railnet.kernel.netlink.pyroute2_messages import classes
 from railnet.kernel.netlink.rtnetlink import NEWLINK, links
 from railnet.vf.guid import Guid
 from railnet.vf.mac import Mac
 
-LinkState = Literal["auto", "enable", "disable"]
-
-_LINK_STATES: dict[LinkState, int] = {"auto": 0, "enable": 1, "disable": 2}  # IFLA_VF_LINK_STATE_*
+_AUTO = 0  # IFLA_VF_LINK_STATE_AUTO
 _HEADER_BYTES = 16  # struct nlmsghdr, which `railnet.kernel.netlink.protocol` writes
 _Attribute = tuple[str, dict[str, Any]]  # of IFLA_VF_INFO
 # pyroute2 has no types.
@@ -70,20 +68,7 @@ def set_guids(pf_ifindex: int, vf: int, guid: Guid) -> None:
         (name, {"vf": vf, "padding": 0, "guid": guid.value})
         for name in ("IFLA_VF_IB_NODE_GUID", "IFLA_VF_IB_PORT_GUID")
     ]
-    _send(pf_ifindex, vf, f"GUID {guid}", *guids, _link_state(vf, "auto"))
-
-
-def set_link_state(pf_ifindex: int, vf: int, state: LinkState) -> None:
-    """Let a VF's link follow the port's (`auto`), or be up or down whatever the port is.
-
-    Raises:
-        OSError: as `set_guids`.
-    """
-    _send(pf_ifindex, vf, f"link state {state}", _link_state(vf, state))
-
-
-def _link_state(vf: int, state: LinkState) -> _Attribute:
-    return ("IFLA_VF_LINK_STATE", {"vf": vf, "link_state": _LINK_STATES[state]})
+    _send(pf_ifindex, vf, f"GUID {guid}", *guids, ("IFLA_VF_LINK_STATE", {"vf": vf, "link_state": _AUTO}))
 
 
 def _send(pf_ifindex: int, vf: int, what: str, *attributes: _Attribute) -> None:

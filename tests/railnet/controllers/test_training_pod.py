@@ -46,13 +46,7 @@ def test_golden_pod_is_the_pod_of_its_job(golden: Golden) -> None:
     assert (found.job, found.role, found.rank) == (Job(golden.namespace, member.job), member.role, member.rank)
     assert (found.part, found.size, found.operator) == (member.part, member.size, member.operator.name)
     assert (found.name, found.uid) == (document["metadata"]["name"], "0a1b")
-    assert (found.phase, found.ready, found.leaving, found.ended, found.addresses) == (
-        "Pending",
-        False,
-        False,
-        False,
-        (),
-    )
+    assert (found.phase, found.leaving, found.ended, found.addresses) == ("Pending", False, False, ())
     controllers = [one for one in document["metadata"].get("ownerReferences", ()) if one.get("controller")]
     assert found.owner == (
         OwnerReference(*(controllers[0][key] for key in ("apiVersion", "kind", "name", "uid"))) if controllers else None
@@ -239,17 +233,13 @@ def test_pod_with_a_malformed_annotation_is_left_out() -> None:
 
 
 def test_state_of_a_pod_is_read() -> None:
-    ready = {"type": "Ready", "status": "True"}
-    document = a_pod(phase="Running", conditions=[{"type": "PodScheduled", "status": "True"}, ready])
+    document = a_pod(phase="Running")
     document["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     document["spec"]["hostNetwork"] = True
 
     found = read(document)
 
-    assert (found.phase, found.ready, found.leaving, found.host_network) == ("Running", True, True, True)
-    assert (found.node, found.labels["other"]) == ("node-1", "kept")
-    assert not read(a_pod(phase="Running", conditions=[{**ready, "status": "False"}])).ready
-    assert not read(a_pod(phase="Running", conditions=None)).ready
+    assert (found.phase, found.leaving, found.host_network, found.node) == ("Running", True, True, "node-1")
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ import json
 
 import pytest
 
+from railnet.kubelet import checkpoint
 from railnet.kubelet.api import deviceplugin_pb2 as api
-from railnet.kubelet.checkpointed_responses import ContainerAllocation, parse
+from railnet.kubelet.checkpointed_responses import ContainerAllocation, of_pod
 
 RAIL = "rdma/ib_vf"
 RESPONSE = api.ContainerAllocateResponse(
@@ -23,7 +24,7 @@ def an_entry(uid: str = "uid-1", resource: str = RAIL, response: object = None, 
 
 def parsed(*entries: dict[str, object]) -> tuple[ContainerAllocation, ...]:
     raw = json.dumps({"Data": {"PodDeviceEntries": entries}}).encode()
-    return parse(raw, "uid-1", frozenset({RAIL}))
+    return of_pod(checkpoint.listed(raw), "uid-1", frozenset({RAIL}))
 
 
 def test_allocation_has_ids_device_nodes_and_environment() -> None:

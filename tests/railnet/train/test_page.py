@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from railnet.jobs.train_job_objects import TrainingJob
-from railnet.train.job_file import KEYS
+from railnet.train import job_file
 from tests.railnet.train.jobs import TEXT
 from tests.railnet.train.test_top import RAILS
 
@@ -23,7 +23,7 @@ def test_page_has_every_key_of_the_file_and_its_default() -> None:
     }
     job = TrainingJob(name="a", image="b", workers=1)
 
-    assert rows.keys() == set(KEYS)
+    assert rows.keys() == {*job_file._REQUIRED, *job_file._FIELDS}
     assert [key for key, default in rows.items() if default == "required"] == ["name", "image", "workers"]
     assert (rows["cpu"], rows["port"], rows["ps"]) == (f"`{job.cpu}`, `{job.memory}`", str(job.port), str(job.ps))
     assert (rows["gpuResource"], rows["rails"]) == (f"`{job.gpu_resource}`", str(job.rails))

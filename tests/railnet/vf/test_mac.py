@@ -26,14 +26,6 @@ def test_malformed_mac_is_refused(text: str) -> None:
         Mac.parse(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "usable"),
-    [("00:00:00:00:00:00", False), ("ff:ff:ff:ff:ff:ff", False), ("01:00:5e:00:00:01", False), (str(PF), True)],
-)
-def test_mac_is_usable_unless_it_is_zero_or_a_group_address(text: str, usable: bool) -> None:
-    assert Mac.parse(text).usable is usable
-
-
 def test_derived_macs_never_change() -> None:
     assert [str(derived(PF, index)) for index in (0, 1, 126, 255)] == [
         "ba:59:9e:f9:8f:86",
@@ -44,10 +36,9 @@ def test_derived_macs_never_change() -> None:
 
 
 @given(macs, indexes)
-def test_derived_mac_is_usable_locally_administered_and_not_the_pfs(pf: Mac, index: int) -> None:
+def test_derived_mac_is_locally_administered_and_not_the_pfs(pf: Mac, index: int) -> None:
     mac = derived(pf, index)
 
-    assert mac.usable
     assert bytes(mac)[0] & 0x03 == 0x02
     assert mac != pf
 

@@ -3,7 +3,7 @@
 from railnet.gangs.placement.cluster import Cluster
 from railnet.gangs.placement.gang import Gang, Placement, Shortfall
 from railnet.gangs.placement.search import place
-from railnet.gangs.placement.shortage import shortfall
+from railnet.gangs.placement.shortage import Shortages
 
 
 def plan(cluster: Cluster, gang: Gang, *, relaxed: bool = False) -> Placement | Shortfall:
@@ -15,5 +15,9 @@ def plan(cluster: Cluster, gang: Gang, *, relaxed: bool = False) -> Placement | 
         relaxed: whether it may be spread beyond its preferred domains, over as few of the smallest ones as possible.
     """
     seats = cluster.seats(gang.key)
-    with cluster.set_aside(gang.key):
-        return place(cluster, gang, seats, relaxed=relaxed) or shortfall(cluster, gang, relaxed=relaxed)
+    cluster._unseat(gang.key)
+    try:
+        return place(cluster, gang, seats, relaxed=relaxed) or Shortages(cluster).shortfall(gang, relaxed=relaxed)
+    finally:
+        if seats:
+            cluster._seat(gang.key, seats)

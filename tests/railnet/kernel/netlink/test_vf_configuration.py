@@ -17,9 +17,8 @@ REFUSED = EPERM if os.geteuid() else EOPNOTSUPP
     [
         (lambda: vf_configuration.set_mac(1, 3, Mac.parse("ba:59:9e:f9:8f:86")), "set MAC ba:59:9e:f9:8f:86 of VF 3"),
         (lambda: vf_configuration.set_guids(1, 0, Guid(1)), "set GUID 00:00:00:00:00:00:00:01 of VF 0"),
-        (lambda: vf_configuration.set_link_state(1, 0, "enable"), "set link state enable of VF 0"),
     ],
-    ids=["MAC", "GUID", "link state"],
+    ids=["MAC", "GUID"],
 )
 def test_link_without_vfs_refuses_with_what_was_asked(call, says: str) -> None:
     with pytest.raises(OSError, match=f"{says} through PF link 1: ") as refused:
@@ -30,6 +29,6 @@ def test_link_without_vfs_refuses_with_what_was_asked(call, says: str) -> None:
 
 def test_link_that_is_gone_is_enodev() -> None:
     with pytest.raises(OSError, match="through PF link 2147483647") as refused:
-        vf_configuration.set_link_state(2147483647, 0, "auto")
+        vf_configuration.set_guids(2147483647, 0, Guid(1))
 
     assert refused.value.errno == (EPERM if os.geteuid() else ENODEV)

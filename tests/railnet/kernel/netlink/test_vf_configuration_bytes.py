@@ -18,9 +18,6 @@ CASES = {
         ["node_guid", GUID, "port_guid", GUID, "state", "auto"],
         f"set_guids({_LO}, 3, Guid.parse({GUID!r}))",
     ),
-    "link auto": (["state", "auto"], f"set_link_state({_LO}, 3, 'auto')"),
-    "link enable": (["state", "enable"], f"set_link_state({_LO}, 3, 'enable')"),
-    "link disable": (["state", "disable"], f"set_link_state({_LO}, 3, 'disable')"),
 }
 # pyroute2 remembers how it wrote such a message before, in its own classes; ours must not be among them.
 _OURS = """
@@ -30,7 +27,7 @@ guid = ("IFLA_VF_IB_NODE_GUID", {{"vf": 3, "ib_node_guid": "00:00:00:00:00:00:00
 before = ifinfmsg()
 before["attrs"] = [("IFLA_VFINFO_LIST", {{"attrs": [("IFLA_VF_INFO", {{"attrs": [guid]}})]}})]
 before.encode()
-from railnet.kernel.netlink.vf_configuration import set_guids, set_link_state, set_mac
+from railnet.kernel.netlink.vf_configuration import set_guids, set_mac
 from railnet.vf.guid import Guid
 from railnet.vf.mac import Mac
 with suppress(OSError):
