@@ -170,13 +170,3 @@ def gc_state(record: Record, valid: frozenset[str], age: float, younger_than: fl
     if not record.named:
         return GcState.UNLISTED_UNNAMED
     return GcState.UNLISTED_YOUNG if age < younger_than else GcState.UNLISTED
-
-
-def sweep_rule(record: RecordState, namespace: NamespaceState) -> RecoveryRule:
-    """Look up what the sweep does with a record."""
-    return SWEEP[record, namespace]
-
-
-def gc_rule(record: GcState, namespace: NamespaceState) -> RecoveryRule:
-    """Look up what a GC request does with a record."""
-    return GC[record, namespace]

@@ -157,7 +157,7 @@ class Recovery:
 
     async def _act_by_rule(self, record: Record, consequence: str) -> None:
         observed = await self._namespaces.observe(record)
-        rule = rules.sweep_rule(rules.record_state(record), observed.state)
+        rule = rules.SWEEP[rules.record_state(record), observed.state]
         try:
             await self._acts[rule.action](record, observed)
         except (OSError, ValueError, RailnetError, CniError) as error:
@@ -167,7 +167,7 @@ class Recovery:
         state = rules.gc_state(record, valid, self._journal.age(record), younger_than)
         observed = await self._namespaces.observe(record)
         try:
-            await self._acts[rules.gc_rule(state, observed.state).action](record, observed)
+            await self._acts[rules.GC[state, observed.state].action](record, observed)
         except (OSError, ValueError, RailnetError, CniError) as error:
             _log.error("sandbox %s: %s; the next GC tries again", record.key, error)
             return [f"sandbox {record.key}: {error}"]

@@ -110,7 +110,7 @@ def _unread(pod: Pod) -> Iterator[str]:
 def _doubt(pod: Pod, least: int | None) -> str:
     """Say that more members must start together than the job seems to have. Operators count differently, so the pod is not refused."""
     try:
-        member = recognise(pod, lambda _: False)
+        member = recognise(pod)
     except Misconfigured:  # the other review refuses the pod
         return ""
     if (

@@ -45,7 +45,7 @@ class BackgroundTasks:
         Raises:
             Misconfigured: as the work; a new try would find the same configuration.
         """
-        await self._until_done(title, work, _is_misconfigured)
+        await self._until_done(title, work, lambda error: isinstance(error, Misconfigured))
 
     async def start(self, title: str, work: Callable[[], Awaitable[_Result]]) -> _Result:
         """Do work that must succeed before the daemon serves, again and again until it does; return its result.
@@ -72,10 +72,6 @@ class BackgroundTasks:
         why = f"{title}: {error if expected else repr(error)}; it is tried again"
         _log.error("%s", why, exc_info=not expected)
         self._failures[title] = why, asyncio.get_running_loop().time() + self._pauses.over
-
-
-def _is_misconfigured(error: Exception) -> bool:
-    return isinstance(error, Misconfigured)
 
 
 def _ends_a_start(error: Exception) -> bool:

@@ -52,7 +52,7 @@ from railnet.kernel.inventory import inventory
 from railnet.kernel.netlink import rdma
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kubelet.checkpoint_file import CheckpointFile
-from railnet.status.report import encode, report, with_condition, with_roce, with_topology
+from railnet.status.report import encode, report, with_roce, with_topology
 from railnet.vf.inventory import Inventory
 from railnet.vf.table import VfTable
 
@@ -319,7 +319,7 @@ async def _answer_to_query(node: NodeParts, gauges: Gauges, parts: _ReportParts)
     reasons = parts.health.reasons()
     told = report(node.table.inventory, gauges.vfs(), records, parts.slots.waiting, reasons, quarantined)
     told = with_topology(told, parts.node_object.places, parts.node_object.trouble_of_labels)
-    told = with_condition(told, parts.node_object.trouble_of_condition)
+    told |= {"condition": parts.node_object.trouble_of_condition}
     return encode(with_roce(told, node.table.inventory, await parts.roce.facts()))
 
 

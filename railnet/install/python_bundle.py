@@ -17,6 +17,7 @@ from pathlib import Path
 
 from railnet import VERSION
 from railnet.install import elf_relocation
+from railnet.kernel.files import sync_tree
 
 FOLDER = "/opt/cni/bin/.railnet"
 STANDARD_MODULES = ("_json", "json")  # what Railnet's modules may import beyond the interpreter's built-in modules
@@ -60,7 +61,7 @@ def install(folder: Path) -> str:
         home = f"{FOLDER}/{version}"
         for path, content in {**_programs(python, home), **modules}.items():
             _write(building / path, content, f"{home}/{path}")
-        _sync(building)
+        sync_tree(building)
         building.rename(folder / version)
     return version
 
@@ -129,12 +130,3 @@ def _write(path: Path, content: bytes, final: str) -> None:
         mode = py_compile.PycInvalidationMode.UNCHECKED_HASH  # a modification time would differ with each build
         py_compile.compile(str(path), f"{path}c", final, doraise=True, optimize=2, invalidation_mode=mode)
         path.unlink()
-
-
-def _sync(folder: Path) -> None:
-    for path in (*folder.rglob("*"), folder):
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)

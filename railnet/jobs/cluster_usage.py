@@ -202,7 +202,7 @@ def _parsed(pod: Mapping[str, Any]) -> Pod | None:
 
 def _job(pod: Pod) -> tuple[Operator | None, str]:
     try:
-        member = recognise(pod, lambda _: False)
+        member = recognise(pod)
     except Misconfigured:
         member = None
     return (member.operator, member.job) if member else (None, "")

@@ -46,7 +46,9 @@ class RecognisedPod(NamedTuple):
 
 
 def recognise(
-    pod: Pod, has_additions: Callable[[Container], bool], sets_variables: Callable[[Container], bool] = lambda _: False
+    pod: Pod,
+    has_additions: Callable[[Container], bool] = lambda _: False,
+    sets_variables: Callable[[Container], bool] = lambda _: False,
 ) -> RecognisedPod | None:
     """Return the pod's place in its training job; None if no row of the table fits the pod.
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from railnet.errors import Misconfigured
 from railnet.jobs.recogniser import RecognisedPod, recognise
-from railnet.objects.pod import Container, Pod, parse
+from railnet.objects.pod import Pod, parse
 
 
 class ReportedPod:
@@ -33,12 +33,8 @@ class ReportedPod:
         """Its place in its training job; None if it is of none, or says of it what the webhook refuses."""
         if self.pod is not None and not self._recognised:
             try:
-                self._member = recognise(self.pod, _has_no_additions)
+                self._member = recognise(self.pod)
             except Misconfigured:
                 self._member = None
             self._recognised = True
         return self._member
-
-
-def _has_no_additions(_: Container) -> bool:
-    return False

@@ -49,11 +49,6 @@ def with_topology(told: dict[str, Any], places: Mapping[int, RailPlace], trouble
     return told | {"rails": rails, "topology": trouble}
 
 
-def with_condition(told: dict[str, Any], trouble: str | None) -> dict[str, Any]:
-    """Return the same with why the API server does not have the node's condition or taint; None if it has what it should."""
-    return told | {"condition": trouble}
-
-
 def with_roce(told: dict[str, Any], inventory: Inventory, roce: RoceFacts) -> dict[str, Any]:
     """Return the same with what decides how well RoCE works, for PFs by rail, and the GID that other subnets reach of each VF in a pod.
 

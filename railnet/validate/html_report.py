@@ -81,12 +81,9 @@ def _cell(measurement: Measured | None, itself: bool, shown: Shown, wrong: list[
     if itself or measurement is None:
         return f'<td class="none">{"&ndash;" if itself else "&middot;"}</td>'
     text = shown(measurement)
-    kind = "unknown" if text == "?" else "bad" if any(_is_about(finding, measurement) for finding in wrong) else "good"
+    nodes = {measurement.pair.server, measurement.pair.client}
+    kind = "unknown" if text == "?" else "bad" if any(nodes.issuperset(finding.nodes) for finding in wrong) else "good"
     return f'<td class="{kind}" title="{escape(_details(measurement))}">{escape(text)}</td>'
-
-
-def _is_about(finding: RailFinding, measurement: Measured) -> bool:
-    return set(finding.nodes) <= {measurement.pair.server, measurement.pair.client}
 
 
 def _details(measurement: Measured) -> str:

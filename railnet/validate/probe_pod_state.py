@@ -78,12 +78,10 @@ def _of_events(pod: JsonObject, events: Iterable[JsonObject]) -> Iterator[str]:
 
 def _rail(published: PublishedRail) -> PodRail:
     rail = int(published.interface.removeprefix(_NETDEV)) - 1 if published.rail is None else published.rail
-    addresses = sorted(published.addresses, key=_is_ipv6)  # the order of one version stays
+    addresses = sorted(
+        published.addresses, key=lambda address: ":" in address
+    )  # IPv4 first; the order of one version stays
     return PodRail(rail, published.interface, addresses[0] if addresses else "", published.mtu)
-
-
-def _is_ipv6(address: str) -> bool:
-    return ":" in address
 
 
 def _status(pod: JsonObject) -> JsonObject:

@@ -63,7 +63,7 @@ def worker_job(job: JsonObject) -> WorkerJob | None:
     metadata, spec = job["metadata"], job["spec"]
     try:
         pod = _first_pod(job)
-        member = recognise(pod, lambda _: False)
+        member = recognise(pod)
     except Misconfigured:  # the webhook refuses its pods
         return None
     if member is None or not _is_worker(member.operator, member):
@@ -89,7 +89,7 @@ def template_member(json_object: JsonObject) -> RecognisedPod | None:
         KeyError, TypeError, ValueError, AttributeError: the object has no template.
     """
     try:
-        return recognise(_first_pod(json_object), lambda _: False)
+        return recognise(_first_pod(json_object))
     except Misconfigured:  # the webhook refuses its pods
         return None
 

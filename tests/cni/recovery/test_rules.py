@@ -48,13 +48,13 @@ def test_table_has_a_row_with_a_reason_for_each_pair_of_states(table: Mapping[ob
 @pytest.mark.parametrize("state", RecordState)
 @pytest.mark.parametrize(("column", "namespace"), list(enumerate(NamespaceState)))
 def test_sweep_does_what_the_row_says(state: RecordState, column: int, namespace: NamespaceState) -> None:
-    assert rules.sweep_rule(state, namespace).action is SWEEP_ROWS[state][column]
+    assert rules.SWEEP[state, namespace].action is SWEEP_ROWS[state][column]
 
 
 @pytest.mark.parametrize("state", GcState)
 @pytest.mark.parametrize(("column", "namespace"), list(enumerate(NamespaceState)))
 def test_gc_does_what_the_row_says(state: GcState, column: int, namespace: NamespaceState) -> None:
-    assert rules.gc_rule(state, namespace).action is GC_ROWS[state][column]
+    assert rules.GC[state, namespace].action is GC_ROWS[state][column]
 
 
 def test_no_rule_takes_anything_from_a_confirmed_sandbox_that_may_be_alive() -> None:
