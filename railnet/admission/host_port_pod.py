@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from sys import intern
 from typing import Any, NamedTuple
 
-from railnet.jobs.operator_fields import Key
 from railnet.jobs.operators import OPERATORS, Operator
 from railnet.jobs.railnet_labels import HOST_PORT
 from railnet.jobs.recogniser import marked
@@ -76,7 +75,7 @@ def _fits(operator: Operator, labels: Mapping[str, str]) -> bool:
 
 def _keys(operator: Operator) -> Iterator[str]:
     yield from operator.marks
-    yield from (field.name for field in operator.rank if isinstance(field, Key))
+    yield from (field.key for field in operator.rank if field.key)
 
 
 def _host_ports(spec: Mapping[str, Any]) -> Iterator[int]:

@@ -14,16 +14,16 @@ from enum import Enum
 
 from railnet.jobs import railnet_labels
 from railnet.jobs.operator_fields import (
-    AddressCount,
-    Always,
-    ContainerName,
-    ControllerName,
-    Either,
-    Env,
+    CONTROLLER_NAME,
     Field,
-    First,
-    Key,
-    Label,
+    address_count,
+    always,
+    container_name,
+    either,
+    env,
+    first,
+    key,
+    label,
 )
 
 ANY: tuple[str, ...] = ()  # the values of a mark that may have any value
@@ -96,7 +96,7 @@ class Operator:
 
 
 _ONE_SERVICE = "its pods share one headless Service, which forwards no port to a pod's own"
-_COMPLETION_INDEX = Key("batch.kubernetes.io/job-completion-index")
+_COMPLETION_INDEX = key("batch.kubernetes.io/job-completion-index")
 _KUBEFLOW = "training.kubeflow.org/"
 _JOBSET = "jobset.sigs.k8s.io/"
 _LWS = "leaderworkerset.sigs.k8s.io/"
@@ -106,19 +106,14 @@ OPERATORS: tuple[Operator, ...] = (
         name="KubeDL",
         page="kubedl",
         marks={"group-name": ("training.kubedl.io",), "job-name": ANY, "replica-type": ANY},
-        job=Key("job-name"),
-        role=Key("replica-type"),
-        rank=(Key("replica-index"),),
-        size=First(
-            Env("WORLD_SIZE"), Key("kubedl.io/world-size"), AddressCount("TF_CONFIG"), AddressCount("XDL_CONFIG")
+        job=key("job-name"),
+        role=key("replica-type"),
+        rank=(key("replica-index"),),
+        size=first(
+            env("WORLD_SIZE"), key("kubedl.io/world-size"), address_count("TF_CONFIG"), address_count("XDL_CONFIG")
         ),
         containers=("tensorflow", "pytorch", "xgboostjob", "mpi", "xdl", "mars", "elasticdl"),
-        roles={
-            "launcher": Part.LAUNCHES,
-            "evaluator": Part.APART,
-            "aimaster": Part.APART,
-            "webservice": Part.APART,
-        },
+        roles={"launcher": Part.LAUNCHES, "evaluator": Part.APART, "aimaster": Part.APART, "webservice": Part.APART},
         ports={
             "tensorflow": "tfjob-port",
             "pytorch": "pytorchjob-port",
@@ -145,12 +140,12 @@ OPERATORS: tuple[Operator, ...] = (
             _KUBEFLOW + "job-name": ANY,
             _KUBEFLOW + "replica-type": ANY,
         },
-        job=Key(_KUBEFLOW + "job-name"),
-        role=Key(_KUBEFLOW + "replica-type"),
-        rank=(Key(_KUBEFLOW + "replica-index"),),
+        job=key(_KUBEFLOW + "job-name"),
+        role=key(_KUBEFLOW + "replica-type"),
+        rank=(key(_KUBEFLOW + "replica-index"),),
         # WORLD_SIZE comes last: in a PyTorchJob it counts processes, but a PyTorchJob always has PET_NNODES
-        size=First(
-            Env("PET_NNODES"), Env("PADDLE_NNODES"), Env("NUM_PROCESSES"), AddressCount("TF_CONFIG"), Env("WORLD_SIZE")
+        size=first(
+            env("PET_NNODES"), env("PADDLE_NNODES"), env("NUM_PROCESSES"), address_count("TF_CONFIG"), env("WORLD_SIZE")
         ),
         containers=("tensorflow", "pytorch", "mpi", "xgboost", "paddle", "jax"),
         roles={"launcher": Part.LAUNCHES, "evaluator": Part.APART},
@@ -172,11 +167,11 @@ OPERATORS: tuple[Operator, ...] = (
             _KUBEFLOW + "job-name": ANY,
             _KUBEFLOW + "job-role": ("launcher", "worker"),
         },
-        job=Key(_KUBEFLOW + "job-name"),
-        role=Key(_KUBEFLOW + "job-role"),
-        rank=(Key(_KUBEFLOW + "replica-index"),),
+        job=key(_KUBEFLOW + "job-name"),
+        role=key(_KUBEFLOW + "job-role"),
+        rank=(key(_KUBEFLOW + "replica-index"),),
         roles={"launcher": Part.LAUNCHES},
-        also_trains=Key(_KUBEFLOW + "replica-index"),  # spec.runLauncherAsWorker
+        also_trains=key(_KUBEFLOW + "replica-index"),  # spec.runLauncherAsWorker
         off_host="its workers' sshd needs port 22, which the node's own sshd has",
     ),
     Operator(
@@ -184,27 +179,23 @@ OPERATORS: tuple[Operator, ...] = (
         page="jobset",
         off_host=_ONE_SERVICE,
         marks={_JOBSET + "jobset-name": ANY, _JOBSET + "replicatedjob-name": ANY},
-        job=Key(_JOBSET + "jobset-name"),
-        role=Key(_JOBSET + "replicatedjob-name"),
-        rank=(Key(_JOBSET + "job-index"), _COMPLETION_INDEX),
-        size=Env("PET_NNODES"),
+        job=key(_JOBSET + "jobset-name"),
+        role=key(_JOBSET + "replicatedjob-name"),
+        rank=(key(_JOBSET + "job-index"), _COMPLETION_INDEX),
+        size=env("PET_NNODES"),
         containers=("node",),
-        roles={
-            "launcher": Part.LAUNCHES,
-            "dataset-initializer": Part.APART,
-            "model-initializer": Part.APART,
-        },
-        also_trains=ContainerName("node"),  # Trainer's runLauncherAsNode
+        roles={"launcher": Part.LAUNCHES, "dataset-initializer": Part.APART, "model-initializer": Part.APART},
+        also_trains=container_name("node"),  # Trainer's runLauncherAsNode
     ),
     Operator(
         name="Volcano",
         page="volcano",
         off_host=_ONE_SERVICE,
         marks={"volcano.sh/job-name": ANY, "volcano.sh/task-spec": ANY},
-        job=Key("volcano.sh/job-name"),
-        role=Key("volcano.sh/task-spec"),
-        rank=(Key("volcano.sh/task-index"),),
-        size=First(Env("WORLD_SIZE"), AddressCount("TF_CONFIG")),
+        job=key("volcano.sh/job-name"),
+        role=key("volcano.sh/task-spec"),
+        rank=(key("volcano.sh/task-index"),),
+        size=first(env("WORLD_SIZE"), address_count("TF_CONFIG")),
         roles={"mpimaster": Part.LAUNCHES, "launcher": Part.LAUNCHES, "evaluator": Part.APART},
     ),
     Operator(
@@ -212,9 +203,9 @@ OPERATORS: tuple[Operator, ...] = (
         page="kuberay",
         off_host="Ray's ports stand in the start command that KubeRay writes",
         marks={"ray.io/is-ray-node": ("yes",), "ray.io/cluster": ANY, "ray.io/node-type": ("head", "worker")},
-        job=Key("ray.io/cluster"),
-        role=First(Key("ray.io/group"), Key("ray.io/node-type")),
-        rank=(Key("ray.io/worker-group-replica-index"), First(Key("ray.io/replica-host-index"), Always("0"))),
+        job=key("ray.io/cluster"),
+        role=first(key("ray.io/group"), key("ray.io/node-type")),
+        rank=(key("ray.io/worker-group-replica-index"), first(key("ray.io/replica-host-index"), always("0"))),
         roles={"headgroup": Part.WITH_GPUS},
     ),
     Operator(
@@ -222,10 +213,10 @@ OPERATORS: tuple[Operator, ...] = (
         page="leaderworkerset",
         off_host=_ONE_SERVICE,
         marks={_LWS + "name": ANY},
-        job=Key(_LWS + "name"),
-        role=Either(_LWS + "worker-index", "0", "leader", "worker"),
-        rank=(Key(_LWS + "group-index"), Key(_LWS + "worker-index")),
-        size=Key(_LWS + "size"),
+        job=key(_LWS + "name"),
+        role=either(_LWS + "worker-index", "0", "leader", "worker"),
+        rank=(key(_LWS + "group-index"), key(_LWS + "worker-index")),
+        size=key(_LWS + "size"),
         default=Default.GANG,
     ),
     Operator(
@@ -233,20 +224,20 @@ OPERATORS: tuple[Operator, ...] = (
         page="indexed-job",
         off_host=_ONE_SERVICE,
         marks={"batch.kubernetes.io/job-name": ANY, "batch.kubernetes.io/job-completion-index": ANY},
-        job=Key("batch.kubernetes.io/job-name"),
-        role=Always("worker"),
+        job=key("batch.kubernetes.io/job-name"),
+        role=always("worker"),
         rank=(_COMPLETION_INDEX,),
-        size=Env("PET_NNODES"),
+        size=env("PET_NNODES"),
         default=Default.NONE,
     ),
     Operator(
         name="TensorFlow on Kubernetes, plain templates",
         page="tensorflow-templates",
         marks={"name": ANY, "job": ("ps", "worker"), "task": ANY},
-        job=Key("name"),
-        role=Key("job"),
-        rank=(Key("task"),),
-        size=AddressCount("TF_CONFIG"),
+        job=key("name"),
+        role=key("job"),
+        rank=(key("task"),),
+        size=address_count("TF_CONFIG"),
         containers=("{name}-{job}-{task}", "tensorflow"),
         named=True,
         several_roots=True,
@@ -257,9 +248,9 @@ OPERATORS: tuple[Operator, ...] = (
         name="any pod with the label",
         page="any-pod",
         marks={railnet_labels.NET1: ("true",)},
-        job=First(Label(railnet_labels.JOB), Key("batch.kubernetes.io/job-name"), ControllerName()),
-        role=First(Label(railnet_labels.ROLE), Always("worker")),
-        rank=(First(Label(railnet_labels.RANK), _COMPLETION_INDEX, Key("apps.kubernetes.io/pod-index")),),
+        job=first(label(railnet_labels.JOB), key("batch.kubernetes.io/job-name"), CONTROLLER_NAME),
+        role=first(label(railnet_labels.ROLE), always("worker")),
+        rank=(first(label(railnet_labels.RANK), _COMPLETION_INDEX, key("apps.kubernetes.io/pod-index")),),
         several_roots=True,
         default=Default.NONE,
         servers=Servers.COMPLETE,

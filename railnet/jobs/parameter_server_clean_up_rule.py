@@ -9,7 +9,6 @@ from enum import Enum
 from typing import NamedTuple
 
 from railnet.jobs.clean_up_verdict import Action, Verdict
-from railnet.jobs.operator_fields import Key
 from railnet.jobs.operators import Operator, Part
 from railnet.jobs.railnet_labels import PS_CLEANUP
 from railnet.jobs.recogniser import marked
@@ -183,9 +182,8 @@ def service_task(operator: Operator, job: str, selector: Mapping[str, str]) -> T
 
     Only operators whose job, role and rank are marks have such Services: the plain templates' `name`, `job` and `task`.
     """
-    keys = (operator.job, operator.role, *operator.rank)
-    names = [key.name for key in keys if isinstance(key, Key)]
-    if len(names) != len(keys) or not operator.marks.keys() >= set(names):
+    names = [field.key for field in (operator.job, operator.role, *operator.rank)]
+    if not operator.marks.keys() >= set(names):
         return None
     if (
         not all(marked(selector.get(key), values) for key, values in operator.marks.items())

@@ -27,16 +27,16 @@ def facts(operator: Operator) -> Iterator[tuple[str, str]]:
     yield "labels that all its pods have", marks(operator)
     if operator.named:
         yield "and", "a container named as below"
-    yield "job", str(operator.job)
-    yield "role", str(operator.role)
-    yield "rank", ", then ".join(map(str, operator.rank))
+    yield "job", operator.job.title
+    yield "role", operator.role.title
+    yield "rank", ", then ".join(field.title for field in operator.rank)
     if operator.size is not None:
-        yield "size", str(operator.size)
+        yield "size", operator.size.title
     yield "the container that trains", containers(operator)
     for role, part in operator.roles.items():
         yield f"role `{role}`", part.value
     if operator.also_trains is not None:
-        yield "a launcher that trains without GPUs has", str(operator.also_trains)
+        yield "a launcher that trains without GPUs has", operator.also_trains.title
     yield "pods that get a rail where no label says so", operator.default.value
     yield "its parameter servers may be [cleaned up](clean-up.md)", operator.servers.value
 

@@ -2,19 +2,19 @@
 
 import pytest
 
-from railnet.jobs.operator_fields import AddressCount, ControllerName, Either, Env, First, Key
+from railnet.jobs.operator_fields import CONTROLLER_NAME, address_count, either, env, first, key
 from tests.railnet.jobs.builders import a_container, a_pod
 
 
 def test_key_reads_the_label_before_the_annotation():
     pod = a_pod(labels={"a": "label"}, annotations={"a": "annotation", "b": "annotation"})
 
-    assert [Key(name).read(pod, a_container()) for name in "abc"] == ["label", "annotation", None]
+    assert [key(name).read(pod, a_container()) for name in "abc"] == ["label", "annotation", None]
 
 
 @pytest.mark.parametrize(("value", "expected"), [("4", "4"), ("1:4", "4"), (None, None)])
 def test_env_reads_a_number_or_the_end_of_a_range(value: str | None, expected: str | None):
-    assert Env("PET_NNODES").read(a_pod(), a_container(env={"PET_NNODES": value})) == expected
+    assert env("PET_NNODES").read(a_pod(), a_container(env={"PET_NNODES": value})) == expected
 
 
 TF_CONFIGS = {
@@ -31,18 +31,18 @@ TF_CONFIGS = {
 
 @pytest.mark.parametrize(("text", "expected"), TF_CONFIGS.items(), ids=lambda value: f"{value:.40}" if value else None)
 def test_address_count_is_none_unless_tf_config_is_complete(text: str, expected: str | None):
-    assert AddressCount("TF_CONFIG").read(a_pod(), a_container(env={"TF_CONFIG": text})) == expected
+    assert address_count("TF_CONFIG").read(a_pod(), a_container(env={"TF_CONFIG": text})) == expected
 
 
 def test_first_reads_the_first_field_with_a_text():
     pod = a_pod(labels={"empty": "", "b": "2"})
 
-    assert First(Key("none"), Key("empty"), Key("b")).read(pod, a_container()) == "2"
-    assert First(Key("none")).read(pod, a_container()) is None
+    assert first(key("none"), key("empty"), key("b")).read(pod, a_container()) == "2"
+    assert first(key("none")).read(pod, a_container()) is None
 
 
 def test_either_reads_one_of_two_texts_by_a_key():
-    leader = Either("index", "0", "leader", "worker")
+    leader = either("index", "0", "leader", "worker")
 
     assert leader.read(a_pod(labels={"index": "0"}), a_container()) == "leader"
     assert leader.read(a_pod(labels={"index": "1"}), a_container()) == "worker"
@@ -50,5 +50,5 @@ def test_either_reads_one_of_two_texts_by_a_key():
 
 
 def test_controller_name_is_the_pods_name_without_a_controller():
-    assert ControllerName().read(a_pod(owner="job"), a_container()) == "job"
-    assert ControllerName().read(a_pod(name="solo-"), a_container()) == "solo"
+    assert CONTROLLER_NAME.read(a_pod(owner="job"), a_container()) == "job"
+    assert CONTROLLER_NAME.read(a_pod(name="solo-"), a_container()) == "solo"
