@@ -263,8 +263,7 @@ _NETWORK = an_object(
 _LIMIT = an_object(Limit, {"networks": list_of(TEXT), "static": BOOLEAN, "pools": list_of(RESOURCE)})
 _TIMEOUTS = an_object(Timeouts, dict.fromkeys(("delegate", "add", "daemon", "kubelet"), SECONDS))
 _PUBLISH = an_object(
-    Publish,
-    dict.fromkeys(("networkStatus", "events", "topologyLabels", "railsCondition", "railsTaint"), BOOLEAN),
+    Publish, dict.fromkeys(("networkStatus", "events", "topologyLabels", "railsCondition", "railsTaint"), BOOLEAN)
 )
 _ADMISSION = an_object(Admission, {"priorityClass": PRIORITY_CLASS})
 _DOCUMENT: Reader[dict[str, Any]] = an_object(

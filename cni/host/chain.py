@@ -4,15 +4,7 @@ Each verb is a generator: it yields an `Exec` and is sent the `ExecOutput`. So t
 the slow lane, which runs them itself, use the same code.
 """
 
-from cni.host.errors import (
-    CONFIGURATION,
-    DELEGATE_BROKE,
-    TRY_AGAIN,
-    CniError,
-    DelegateError,
-    NotExecuted,
-    TimedOut,
-)
+from cni.host.errors import CONFIGURATION, DELEGATE_BROKE, TRY_AGAIN, CniError, DelegateError, NotExecuted, TimedOut
 from cni.host.json_object import load_object
 from cni.host.json_text import dumps
 from cni.host.versions import CHECK_SINCE, STATUS_AND_GC_SINCE, chosen, number, result_in

@@ -37,11 +37,7 @@ class Delegate:
     """
 
     def __init__(
-        self,
-        executable: str,
-        environ: dict[bytes, bytes],
-        stdin: bytes,
-        state: "DelegatedState | None" = None,
+        self, executable: str, environ: dict[bytes, bytes], stdin: bytes, state: "DelegatedState | None" = None
     ) -> None:
         """Start the plugin in a process group of its own, so that its children end with it. `state` learns how it ended.
 

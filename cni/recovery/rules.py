@@ -156,11 +156,7 @@ def record_state(record: Record) -> RecordState:
         return RecordState.RETURNED if record.ipam is None else RecordState.AWAITS_IPAM
     if not record.named:
         return RecordState.UNNAMED if record.stage == "attached" else RecordState.UNNAMED_DETACHING
-    return {
-        "planned": RecordState.PLANNED,
-        "attached": RecordState.ATTACHED,
-        "detaching": RecordState.DETACHING,
-    }[record.stage]
+    return RecordState[record.stage.upper()]
 
 
 def gc_state(record: Record, valid: frozenset[str], age: float, younger_than: float) -> GcState:

@@ -21,9 +21,7 @@ def add_command(commands: Commands, name: str, does: str) -> argparse.ArgumentPa
 def add_connection(command: argparse.ArgumentParser) -> None:
     """Add what chooses the API server."""
     command.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        help="the kubeconfig (KUBECONFIG, else ~/.kube/config, else this pod's account)",
+        "--kubeconfig", metavar="FILE", help="the kubeconfig (KUBECONFIG, else ~/.kube/config, else this pod's account)"
     )
     command.add_argument("--context", metavar="NAME", help="the context of the kubeconfig (its current one)")
 

@@ -16,10 +16,7 @@ class Deadline:
     """The end of the command's time. `seconds` is how much there was in all."""
 
     def __init__(
-        self,
-        seconds: float,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        self, seconds: float, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         """Begin the time now."""
         self.seconds, self._clock, self._sleep = seconds, clock, sleep

@@ -46,10 +46,7 @@ def both(
 def each(tell: Changed[_One], tell_other: Changed[_Other]) -> Callable[..., None]:
     """Return what tells each of two controllers about the changes of its own reduction."""
 
-    def changed(
-        before: WatchedPod[_One, _Other] | None,
-        after: WatchedPod[_One, _Other] | None,
-    ) -> None:
+    def changed(before: WatchedPod[_One, _Other] | None, after: WatchedPod[_One, _Other] | None) -> None:
         old, new = before or WatchedPod(None, None), after or WatchedPod(None, None)
         try:
             if old.one != new.one:

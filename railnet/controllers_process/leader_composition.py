@@ -119,10 +119,7 @@ class Leader:
     def _compose(self) -> None:
         names = Net1Services(self._api, self._pods, self._owners, self._events)
         pods = Informer(self._api, Collection("v1", "pods"), alone(training_pod), self._pods.change)
-        self._controllers = [
-            Controller("names on net1", names.queue, names.reconcile, 4),
-            *self._sticky_addresses(),
-        ]
+        self._controllers = [Controller("names on net1", names.queue, names.reconcile, 4), *self._sticky_addresses()]
         services, slices = names.informers
         self._informers = {"pods": pods, "services": services, "endpointslices": slices}
         if self._cleans_up:

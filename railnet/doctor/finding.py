@@ -226,15 +226,9 @@ OF_A_NODE = {
         "Look at the log of the node's Railnet pod. The findings about cards do not need the daemon.",
     ),
     "not-served": FindingKind(
-        "error",
-        "The daemon runs, and says why it does not serve the node.",
-        "As the message says.",
+        "error", "The daemon runs, and says why it does not serve the node.", "As the message says."
     ),
-    "vf-unhealthy": FindingKind(
-        "warning",
-        "kubelet gives these VFs to no new pod.",
-        "As the message says.",
-    ),
+    "vf-unhealthy": FindingKind("warning", "kubelet gives these VFs to no new pod.", "As the message says."),
     "versions-differ": FindingKind(
         "warning",
         "The daemon and this command are of different versions: an upgrade is not finished.",
@@ -294,9 +288,7 @@ OF_A_POD = {
         "Wait, or end other pods. `railnet train top` shows the jobs that hold rails, and what is free.",
     ),
     "pod-unschedulable": FindingKind(
-        "warning",
-        "The pod has no node yet, for a reason that is not about rails.",
-        "As the scheduler says.",
+        "warning", "The pod has no node yet, for a reason that is not about rails.", "As the scheduler says."
     ),
     "device-refused": FindingKind(
         "error",
@@ -314,9 +306,7 @@ OF_A_POD = {
         "See the log of that pod, and run `railnet doctor` in it.",
     ),
     "pod-starts": FindingKind(
-        "note",
-        "The pod has a node, and nothing has been refused yet.",
-        "Wait some seconds, then look again.",
+        "note", "The pod has a node, and nothing has been refused yet.", "Wait some seconds, then look again."
     ),
     "container-waits": FindingKind(
         "warning",
@@ -336,16 +326,8 @@ OF_A_POD = {
         "`railnet status` on the node shows whether the pod has a rail. If not, delete the pod; the finding about the CNI configuration "
         "of `railnet doctor` on the node says why another network made it.",
     ),
-    "pod-has-net1": FindingKind(
-        "note",
-        "The pod has its rails: net1 is there, with these addresses.",
-        "Nothing.",
-    ),
-    "pod-ended": FindingKind(
-        "note",
-        "The pod has ended, so it needs no rail any more.",
-        "Nothing.",
-    ),
+    "pod-has-net1": FindingKind("note", "The pod has its rails: net1 is there, with these addresses.", "Nothing."),
+    "pod-ended": FindingKind("note", "The pod has ended, so it needs no rail any more.", "Nothing."),
 }
 OF_A_CLUSTER = {
     "guid-of-two-pods": FindingKind(

@@ -11,16 +11,7 @@ from railnet.gangs import event_messages
 from railnet.gangs.evictions import GangEvictions
 from railnet.gangs.gate_removal_patch import HOSTNAME
 from railnet.gangs.leader_memory import GangMemory
-from railnet.gangs.members import (
-    Members,
-    is_size_known,
-    made,
-    members,
-    needed,
-    needs_root,
-    planned,
-    to_come,
-)
+from railnet.gangs.members import Members, is_size_known, made, members, needed, needs_root, planned, to_come
 from railnet.gangs.observed_state import ObservedState
 from railnet.gangs.pending_writes import PendingWrites
 from railnet.gangs.placement.gang import Gang, GangKey, Placement, Shortfall

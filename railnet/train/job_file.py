@@ -67,18 +67,11 @@ _OBJECT_NAME = Scalar("the name of an object (lower-case letters, digits, hyphen
 _QUANTITY = Scalar("a quantity above 0, such as 500m or 4Gi", _quantity)
 _MOUNT = Scalar("an absolute path without a colon", _text(_PATH, 4096))
 _VARIABLE_NAME = Scalar("the name of an environment variable", _text(_VARIABLE, 253))
-_ANNOTATION = Scalar(
-    "the name of an annotation, such as railnet.io/sticky",
-    _text(_KEY, 317),
-)
+_ANNOTATION = Scalar("the name of an annotation, such as railnet.io/sticky", _text(_KEY, 317))
 _LABEL_KEY = Scalar("the key of a node's label, such as kubernetes.io/hostname", _text(_KEY, 317))
 _ENV = Scalar("a string (quote a number)", _text(re.compile(r"[^\0]*", re.DOTALL), _MOST_BYTES))
 
-_REQUIRED: dict[str, Scalar[Any]] = {
-    "name": _JOB_NAME,
-    "image": TEXT,
-    "workers": _number(1, _MOST_TASKS),
-}
+_REQUIRED: dict[str, Scalar[Any]] = {"name": _JOB_NAME, "image": TEXT, "workers": _number(1, _MOST_TASKS)}
 _FIELDS: dict[str, Reader[Any]] = {
     "ps": _number(0, _MOST_TASKS),
     "namespace": Scalar(

@@ -15,13 +15,7 @@ _SHARES = (
     Column("RAILS", number=True),
 )
 _CLUSTER = (Column("NODES"), *_SHARES)
-_JOBS = (
-    Column("NAMESPACE"),
-    Column("JOB"),
-    Column("PODS", number=True),
-    Column("RUNNING", number=True),
-    *_SHARES,
-)
+_JOBS = (Column("NAMESPACE"), Column("JOB"), Column("PODS", number=True), Column("RUNNING", number=True), *_SHARES)
 _OPERATOR = Column("OPERATOR")
 _GANGS = (
     Column("NAMESPACE"),

@@ -247,8 +247,7 @@ class Inventory:
     def with_pfs(self, newer: Mapping[PciAddress, PhysicalFunction]) -> "Inventory":
         """Return the same inventory with newer facts about some PFs; their VFs stay as they are here."""
         return replace(
-            self,
-            pfs=tuple(replace(newer[pf.address], vfs=pf.vfs) if pf.address in newer else pf for pf in self.pfs),
+            self, pfs=tuple(replace(newer[pf.address], vfs=pf.vfs) if pf.address in newer else pf for pf in self.pfs)
         )
 
     def with_cards(self, looked_at: Container[PciAddress], newer: "Inventory") -> "Inventory":

@@ -79,9 +79,7 @@ def is_at_rest(vf: VirtualFunction, *, owned: bool) -> bool:
 
 
 def rebuild(
-    inventory: Inventory,
-    orphans: Mapping[PciAddress, OrphanNetdev],
-    sources: RebuildSources,
+    inventory: Inventory, orphans: Mapping[PciAddress, OrphanNetdev], sources: RebuildSources
 ) -> tuple[Record, ...]:
     """Rebuild the records of namespaces that have VFs and no record. Link-local addresses are left out."""
     by_netns: dict[Netns, dict[PciAddress, OrphanNetdev]] = {}
@@ -92,10 +90,7 @@ def rebuild(
 
 
 def probe(
-    inventory: Inventory,
-    absent: Mapping[PciAddress, Absence],
-    in_use: Container[PciAddress],
-    now: float,
+    inventory: Inventory, absent: Mapping[PciAddress, Absence], in_use: Container[PciAddress], now: float
 ) -> tuple[ProbeAgain, ...]:
     """Return the steps that bring back VFs whose netdev is in no namespace.
 

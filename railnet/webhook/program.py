@@ -104,12 +104,7 @@ async def serve(configuration: Configuration, options: WebhookOptions) -> None:
 
 def names(namespace: str) -> tuple[str, ...]:
     """Return the DNS names of the Service; API servers use the first."""
-    return (
-        f"{NAME}.{namespace}.svc",
-        f"{NAME}.{namespace}.svc.cluster.local",
-        f"{NAME}.{namespace}",
-        NAME,
-    )
+    return (f"{NAME}.{namespace}.svc", f"{NAME}.{namespace}.svc.cluster.local", f"{NAME}.{namespace}", NAME)
 
 
 async def _until(ended: asyncio.Event, keeping: asyncio.Task[NoReturn]) -> None:

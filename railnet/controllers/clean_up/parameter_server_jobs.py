@@ -57,10 +57,7 @@ class ServerGroup:
         members = (*self.servers, *self.workers)
         sizes = [pod.size for pod in members] + [job.size for job in self.jobs]
         switches = {pod.annotations.get(PS_CLEANUP) for pod in members} | {job.switch for job in self.jobs}
-        created = [
-            *(moment(pod.created) or 0.0 for pod in self.workers),
-            *(job.created for job in self.jobs),
-        ]
+        created = [*(moment(pod.created) or 0.0 for pod in self.workers), *(job.created for job in self.jobs)]
         return Group(
             workers=tuple(self._states()),
             servers=self.ranks,

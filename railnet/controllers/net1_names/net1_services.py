@@ -60,11 +60,7 @@ class Net1Services:
             api, self.services, net1_objects.service_address, net1_objects.service_body, net1_objects.service
         )
         self._slice_writes = JobObjectWrites(
-            api,
-            self.slices,
-            net1_objects.slice_address,
-            net1_objects.slice_body,
-            net1_objects.endpoint_slice,
+            api, self.slices, net1_objects.slice_address, net1_objects.slice_body, net1_objects.endpoint_slice
         )
         pods.watch(self._changed)
 

@@ -13,15 +13,7 @@ from errno import EAFNOSUPPORT, ENOENT, EOPNOTSUPP
 from ipaddress import ip_address, ip_network
 
 from railnet.kernel.netlink.protocol import CREATE, EXCLUSIVE, attributes, decode_attributes, u32
-from railnet.kernel.netlink.rtnetlink import (
-    RTA_DST,
-    RTA_GATEWAY,
-    RTA_OIF,
-    RTA_TABLE,
-    RTMSG,
-    Links,
-    family_of,
-)
+from railnet.kernel.netlink.rtnetlink import RTA_DST, RTA_GATEWAY, RTA_OIF, RTA_TABLE, RTMSG, Links, family_of
 from railnet.vf.steps import Route, Rule
 
 _GETROUTE, _NEWRULE, _DELRULE, _GETRULE = 26, 32, 33, 34  # RTM_*
