@@ -24,7 +24,6 @@ class OfferedVf:
     """One VF of a pool.
 
     Attributes:
-        vf: the VF's facts.
         rail: its rail, from 0; None if the rail of the VF's card is not certain.
         reason: why it is unhealthy; None if it is healthy.
         rdma: whether the pool needs RDMA.

@@ -127,11 +127,9 @@ class Configuration:
     """The whole configuration of a node.
 
     Attributes:
-        host: paths of the host's files.
         primary: path of the primary network's configuration; None for the first configuration that is not Railnet's.
         rails: PCI addresses of the PFs in rail order; None for all PFs of the `link_layers`, in PCI order.
         pools: the resources that kubelet knows.
-        provision: PFs whose VFs Railnet creates.
         networks: the networks that pods may have, and each namespace's limit.
         timeouts: seconds that each kind of work may take.
         publish: what the API server is sent about pods, and about the node.

@@ -43,7 +43,6 @@ class Pages:
 
     Attributes:
         reasons: returns why the program does not serve; empty if it does.
-        metrics: returns the text of /metrics.
         before_metrics: is awaited before that, and ends within `_PATIENCE_SECONDS`. None if the text needs no preparation.
     """
 

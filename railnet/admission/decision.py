@@ -60,7 +60,6 @@ class Additions:
         resource, vfs: how many VFs are added to the container's requests and limits; 0 if the pod asks for VFs itself, or needs none.
         variables: the environment variables that are added.
         replaced: the environment variables that get another value.
-        labels: the labels that are added.
         annotations: the annotations that are added, beside the explanation.
         priority_class: the PriorityClass that the pod gets; empty if it has one, or if none is configured.
         kept: what stays as the pod has it, in clauses.

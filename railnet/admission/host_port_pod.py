@@ -27,7 +27,6 @@ class SeenPod(NamedTuple):
     """A pod as far as host-network mode reads it.
 
     Attributes:
-        name: its name.
         ports: the host's ports that it has; none if it has ended.
         identity: which pod of its job it is; None for a pod without a Service of its own.
         port_names: the names of its ports, if a review put it on the host's network; else None.

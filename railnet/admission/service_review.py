@@ -23,7 +23,6 @@ class ServiceAsked(NamedTuple):
     """A review of a Service.
 
     Attributes:
-        request: the request.
         pod: which pod decides what the Service becomes; None if no pod needs to be known.
     """
 

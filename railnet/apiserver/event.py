@@ -35,7 +35,6 @@ class Event:
     """An event about an object, seen `count` times.
 
     Attributes:
-        about: the object.
         series: tells this series from others of the same object and reason.
         node: where it happened; empty for what happens on no node.
         component: the program that reports it.

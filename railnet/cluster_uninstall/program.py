@@ -22,14 +22,7 @@ _NAME = "railnet-uninstall"
 
 @dataclass(frozen=True, slots=True)
 class UninstallOptions:
-    """The options of the command line.
-
-    Attributes:
-        account: the folder of the service account's token.
-        seconds: how long the command may take.
-        webhook: whether the webhook configuration is deleted first.
-        gangs: whether pods that wait for their gang are let go first.
-    """
+    """The options of the command line, which says what each is."""
 
     account: Path
     seconds: float

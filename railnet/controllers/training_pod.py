@@ -31,7 +31,6 @@ class TrainingPod(NamedTuple):
     """A pod of a training job.
 
     Attributes:
-        job: its job.
         operator: the name of the operator that made it (`railnet.jobs.operators`).
         rank: its position among the pods of its role; empty if it has none.
         part: the part that its role takes.

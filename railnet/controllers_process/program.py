@@ -34,14 +34,7 @@ _LEASE_SECONDS = 3.0  # for one request of the election: several must fit into t
 
 @dataclass(frozen=True, slots=True)
 class ControllersOptions:
-    """The options of the command line.
-
-    Attributes:
-        health_port: the port of /healthz, /readyz and /metrics.
-        account: the folder of the service account's token.
-        cleans_up: whether parameter servers and training namespaces are deleted when they have finished.
-        places_gangs: whether gangs are placed.
-    """
+    """The options of the command line, which says what each is."""
 
     health_port: int
     account: Path

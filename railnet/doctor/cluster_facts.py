@@ -19,7 +19,6 @@ class ClusterNode:
         node: its name, labels and taints that keep pods off, and whether its kubelet is well.
         has_rails: whether pods can be given any rail there.
         condition: the status and the message of its condition RailnetRails; None without the condition.
-        is_tainted: whether it has Railnet's taint.
         pods_ranges: its `podCIDRs`.
     """
 
@@ -69,7 +68,6 @@ class ClusterFacts:
         kubernetes: the API server's version; None also if its answer has none.
         pods: those that run and have rails.
         programs: Railnet's own pods.
-        has_daemon_set: whether the DaemonSet exists.
         daemon_set: what the DaemonSet asks of a node.
         services: the addresses of Services, by what says it.
     """

@@ -87,7 +87,6 @@ class Facts:
 
     Attributes:
         configurations: the CNI configurations in the runtime's order; None if the folder could not be read.
-        networks: the configured networks.
         inherited: the settings of `net.ipv4.conf` that a new pod's namespace gets, by name; without those that cannot be read.
         ranges: the addresses of each configured network that has a range.
         occupied: the addresses of pods and Services, by where they are said.

@@ -14,9 +14,7 @@ class PodFacts:
     """All facts. None is for what was not asked, or could not be: `unread` says why.
 
     Attributes:
-        pod: the pod.
         rails: the resources whose devices are VFs of rails.
-        namespace: the pod's namespace.
         webhook: whether the admission helper's webhook exists.
         events: those about the pod, the oldest first.
         gang_events: those that say what a gang of the namespace waits for.

@@ -29,7 +29,6 @@ class Gated:
         version: its `resourceVersion`.
         gate: the position of the gate among the pod's scheduling gates. Those of others stay.
         selects: whether the pod has a node selector.
-        annotated: whether the pod has annotations.
         prefers: how many of `_PREFERRED` the pod's specification has, from the first on.
     """
 

@@ -42,7 +42,6 @@ class GangPod:
         node: where it is bound; empty if it is not.
         leaving: whether it has been deleted; what it holds of its node is free when it is gone.
         shape: what it asks of a node.
-        priority: of its PriorityClass.
         preempts: whether it may take the place of pods of lower priority.
         created: in seconds since 1970.
         request: what it says of its gang; None if it is of none.

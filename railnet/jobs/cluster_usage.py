@@ -63,7 +63,6 @@ class PodUse:
         operator: the name of its operator; empty without a job.
         node: empty before it is bound.
         held: what it requests.
-        runs: whether its containers run.
         why: what it waits for, if it does not run; may be empty.
         gang: what it says of its gang; None if it is of none.
     """
@@ -84,7 +83,6 @@ class JobUse:
     """A job, or the pods of a namespace that are of no job (`name` is empty).
 
     Attributes:
-        running: how many pods run.
         waiting: how many do not run yet, or not at the moment.
         held: what its bound pods request.
         wanted: what its pods request that no node has taken yet.
@@ -106,7 +104,6 @@ class Usage:
     """The whole view.
 
     Attributes:
-        nodes: how many nodes there are.
         usable: how many of them are ready and take pods.
         room: what the usable nodes have for pods.
         held: what pods on usable nodes request.

@@ -50,7 +50,6 @@ class GangUse:
     Attributes:
         pods: how many of its pods have not ended.
         gated: how many of them wait behind the gate.
-        running: how many run.
         least: how many must start together; None if no pod says it.
         places: where its pods were placed; empty if none was.
         why: what it waits for, as the latest event says it; may be empty.

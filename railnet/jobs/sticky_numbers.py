@@ -22,7 +22,6 @@ class StickyPod(Generic[_Holder]):
     Attributes:
         holder: its job, which the number is assigned to.
         rank: the role and the rank in it, such as `worker-0`.
-        pod: its name.
         number: the number that its annotation names; None without the annotation, or if it names no address of the range.
         leaving: whether it has been deleted and still runs.
     """

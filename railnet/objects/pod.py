@@ -42,7 +42,6 @@ class Pod(NamedTuple):
         name: its name, or its `generateName` if it has no name yet.
         owner: the name of its controller; None if it has none.
         subdomain: its headless Service; None if it has none.
-        windows: whether it is for Windows.
         sidecars: the init containers that live as long as the pod, and so keep their devices.
         priority_class: its PriorityClass; None if it has none.
         dns_policy: its `dnsPolicy`; empty if it has none yet.

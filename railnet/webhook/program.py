@@ -35,17 +35,7 @@ _NAMESPACE = "railnet"
 
 @dataclass(frozen=True, slots=True)
 class WebhookOptions:
-    """The options of the command line.
-
-    Attributes:
-        port: the port of HTTPS.
-        health_port: the port of /healthz, /readyz and /metrics.
-        certificates: the folder in which another program keeps `tls.crt` and `tls.key`; None to make an own authority.
-        account: the folder of the service account's token.
-        leave_seconds: how long the server still takes connections after SIGTERM, until API servers know that it is not ready.
-        host_ports: the range of the ports of host-network mode, such as `20000-29999`; None to switch the mode off.
-        gangs: whether pods that name a gang wait for it.
-    """
+    """The options of the command line, which says what each is. `certificates` and `host_ports` are None without the option."""
 
     port: int
     health_port: int

@@ -45,7 +45,6 @@ class ServerCertificate:
     """A server's certificate and key.
 
     Attributes:
-        certificate: the server's certificate.
         chain: PEM of the certificate, and of the intermediate certificates that came with it.
         key: PEM of the key.
     """

@@ -20,7 +20,6 @@ class Secret:
     """The Secret as it was read.
 
     Attributes:
-        document: the whole object.
         data: its entries, decoded.
     """
 

@@ -24,7 +24,6 @@ class ServerGroup:
     Attributes:
         root: the object that all pods belong to, and that makes them again; None for a job whose tasks begin with objects of their own.
         servers: the pods of parameter servers that run, or will: those that have ended, or have been deleted, need no clean-up.
-        workers: the pods of workers.
         jobs: the Jobs that make workers.
         ranks: those of all parameter servers' pods, also of those that have been deleted.
     """

@@ -23,8 +23,6 @@ class WorkerJob:
     """A Job of batch/v1 whose pods are workers.
 
     Attributes:
-        job: the training job.
-        name: the Job's name.
         tasks: the positions of its pods in the training job.
         size: how many pods the training job has; None if the Job's template does not say it.
         owner: its controller; None if it has none.

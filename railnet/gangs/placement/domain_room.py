@@ -15,7 +15,6 @@ class Grouping:
     Attributes:
         of: the number of each node's domain, by the node's position; -1 for a node without one of the labels.
         nodes: the positions of each domain's nodes. Domains are numbered in the order of the fabric: by values, the larger level's first.
-        values: the values of each domain.
     """
 
     __slots__ = ("_domains", "_keys", "nodes", "of", "values")

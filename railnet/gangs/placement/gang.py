@@ -26,7 +26,6 @@ class Member:
     Attributes:
         name: the pod's name; empty for one that does not exist yet.
         shape: what it asks of its node.
-        role: such as `worker`.
         rank: its rank in the role; members are ordered by role, rank and name.
         node: the node that it is bound to; empty before.
         pinned: the domain that its node selector names because the gang was placed; None while it has its gate, and before it exists. A gang
@@ -55,12 +54,10 @@ class Gang:
         needed: how many start together. If there are fewer members, the planner adds more of the biggest shape: room is reserved for them.
             If there are more, they are placed with the others where there is room, and else later.
         constraint: where.
-        priority: the value of its PriorityClass.
         since: when it was made; gangs of the same priority are served by age. On the same scale as `now` of `queue.schedule`.
         excluded: domains that it must not have: those that cool down.
         preempts: False with the preemption policy `Never`.
         leaving: whether its pods are being deleted.
-        shapes: the shapes of its members.
         started: whether a member has its place: then the others follow it.
     """
 
@@ -95,8 +92,6 @@ class Seat(NamedTuple):
 
     Attributes:
         member: the pod's name; empty for one that does not exist yet.
-        role: its role.
-        rank: its rank.
         shape: what it asks of its node.
         domain: the labels that its node selector gets, all of them; empty for a gang without topology.
         node: where the planner keeps room for it. The scheduler may choose another node of the domain.

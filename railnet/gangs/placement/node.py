@@ -28,7 +28,6 @@ class Node:
     """A node.
 
     Attributes:
-        labels: all its labels.
         allocatable: what it has for pods.
         taints: those that keep pods off; a cordoned node has one for that.
         ready: whether its kubelet is well.

@@ -60,10 +60,8 @@ class Shape:
 
     Attributes:
         requests: the resources and how much of each, sorted; `pods` is one of them.
-        ports: its host ports.
         selector: its `nodeSelector`, sorted.
         affinity: the terms of its required node affinity, of which one must hold; None without one.
-        tolerations: which taints it tolerates.
         scarce_first: the requests again, devices first: a node without a free one is passed over at once.
     """
 
