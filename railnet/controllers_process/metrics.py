@@ -3,27 +3,11 @@
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from typing import Protocol
 
 from railnet.apiserver.client import Absent, Conflict, RequestFailed, StreamingApiServer, StreamingTransport
 from railnet.apiserver.request import JsonObject, Request
+from railnet.controllers_process.leader_composition import Leader
 from railnet.prometheus_text import Labels, Sample, counted, family
-
-
-class LeaderFigures(Protocol):
-    """The figures that a replica that leads tells of its work."""
-
-    def objects(self) -> Mapping[str, int]:
-        """Return how many objects of each kind it knows."""
-
-    def waiting(self) -> Mapping[str, int]:
-        """Return how many keys of each controller wait, or are being looked at."""
-
-    def lost(self) -> int:
-        """Return how many events were given up."""
-
-    def gangs(self) -> Mapping[str, float]:
-        """Return the figures of the gangs; empty if none are placed."""
 
 
 class ControllersMetrics:
@@ -39,11 +23,11 @@ class ControllersMetrics:
         with self._lock:
             self._requests[("verb", request.verb.right), ("resource", request.about.resource), ("result", result)] += 1
 
-    def text(self, leader: LeaderFigures | None) -> str:
+    def text(self, leader: Leader | None) -> str:
         """Return the text of /metrics; without a leader, of a replica that waits."""
         return "".join(f"{line}\n" for line in self._lines(leader))
 
-    def _lines(self, leader: LeaderFigures | None) -> Iterator[str]:
+    def _lines(self, leader: Leader | None) -> Iterator[str]:
         with self._lock:
             requests = self._requests.copy()
         yield from family(
