@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-# `go build … -o FOLDER/ PACKAGE` does in the folder what the test says.
+# `go build … -o FOLDER/ PACKAGE` does in the folder what the test says; `go list` names the folder of the program's own module.
 GO = """#!/bin/bash
 case $1 in
     version) echo "go version go99.0.0 linux/amd64" ;;
     build)
         while [[ $1 != -o ]]; do shift; done
         cd "$2" && eval "$BUILD" ;;
+    list) echo "$MODULE" ;;
 esac
 """
 COMPLETE = "cp /bin/true toy; ln -s toy also-toy"
@@ -37,10 +38,12 @@ class Tree:
 
     Attributes:
         cache: the folder where builds are kept.
+        module: what Go has fetched of the program's own module.
     """
 
     def __init__(self, folder: Path) -> None:
         self.cache = folder / "cache/programs"
+        self.module = folder / "module"
         self._folder = folder
         (folder / "scripts").mkdir()
         for name in ("setup", "programs"):
@@ -58,6 +61,7 @@ class Tree:
         environment = {
             **os.environ,
             "BUILD": build,
+            "MODULE": str(self.module),
             "RAILNET_CACHE": str(self._folder / "cache"),
             "PATH": f"{self._folder}/bin:{os.environ['PATH']}",
         }
@@ -112,9 +116,22 @@ def test_build_that_fails_once_is_complete_after_the_second_try(tree: Tree, tmp_
     assert tree.kept() == ["toy"]
 
 
-def test_program_that_has_its_folder_to_itself_gets_the_name_of_its_module(tree: Tree) -> None:
-    """The script renames the one file of the folder: nothing else may be in it."""
+def test_program_has_the_name_of_its_module_and_the_chart_beside_it(tree: Tree) -> None:
+    """The script renames the one file of the folder: nothing else may be in it at that time."""
+    chart = tree.module / "deployments/helm/dra-example-driver"
+    chart.mkdir(parents=True)
+    (chart / "Chart.yaml").write_text("name: dra-example-driver\n")
     done = tree.run("cp /bin/true dra-example-kubeletplugin", "dra-example-driver")
+    folder = Path(done.stdout.strip())
 
     assert done.returncode == 0, done.stderr
-    assert [path.name for path in Path(done.stdout.strip()).iterdir()] == ["dra-example-driver"]
+    assert sorted(path.name for path in folder.iterdir()) == ["chart", "dra-example-driver"]
+    assert (folder / "chart/Chart.yaml").exists()
+
+
+def test_program_without_the_chart_of_its_module_is_not_complete(tree: Tree) -> None:
+    done = tree.run("cp /bin/true dra-example-kubeletplugin", "dra-example-driver")
+
+    assert done.returncode == 1
+    assert "deployments/helm/dra-example-driver" in done.stderr
+    assert tree.kept() == []
