@@ -2,13 +2,14 @@
 
 import os
 import stat
+import string
 import subprocess
 from pathlib import Path
 
 from simnode.linux import empty_folders, libc, namespaces
 
 RUN = Path("/run/cluster")
-NODES = tuple(f"node-{letter}" for letter in "abcdefgh")
+NODES = tuple(f"node-{letter}" for letter in string.ascii_lowercase)
 """The names that nodes can have; the first one is also the machine of the control plane."""
 
 NODE = NODES[0]

@@ -70,7 +70,13 @@ class ClusterNode:
     """
 
     def __init__(self, nodes: int = 2, cards: int = len(PFS), vfs: int = VFS) -> None:
-        """Describe a cluster of so many nodes, with so many cards each, and so many VFs on each card."""
+        """Describe a cluster of so many nodes, with so many cards each, and so many VFs on each card.
+
+        Raises:
+            ValueError: there are not so many names of nodes.
+        """
+        if not 1 <= nodes <= len(NODES):
+            raise ValueError(f"a cluster has 1 to {len(NODES)} nodes, not {nodes}")
         self._cards, self._vfs = cards, vfs
         self.control_plane = ControlPlane()
         self.kubectl = self.control_plane.kubectl
