@@ -17,7 +17,6 @@ from railnet.cli.process import end_with, fail, log_to_stderr, require_root
 from railnet.cli.program_name import RAILNET, program_name
 from railnet.daemon_process import DaemonOptions
 from railnet.doctor import arguments as doctor
-from railnet.errors import Misconfigured, RailnetError
 from railnet.train import arguments as train
 from railnet.validate import arguments as validate
 

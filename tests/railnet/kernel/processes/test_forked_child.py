@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from railnet.kernel.processes.forked_child import in_child
 from railnet.errors import Misconfigured
+from railnet.kernel.processes.forked_child import in_child
 
 
 def test_value_comes_back_and_the_import_does_not() -> None:
