@@ -11,16 +11,18 @@ import itertools
 import json
 import re
 import statistics
+import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple
+from types import TracebackType
+from typing import NamedTuple, Self
 
 from tests.cluster.control_plane import ADMIN
 from tests.cluster.ground import NODE
-from tests.cluster.installation import Watch
 from tests.cluster.node import ClusterNode
 from tests.cluster.pods import pod
 from tests.cluster.process import wait_until
@@ -145,6 +147,40 @@ def run(cluster: ClusterNode, nodes: Sequence[str], vfs: int, count: int, times:
 def is_at_rest(cluster: ClusterNode, node: str) -> bool:
     """Return whether a node has no task of a pod."""
     return not cluster.on(node, Worker.tasks, "default")
+
+
+class Watch:
+    """A program that tells of each change by a line, until the end of the block.
+
+    Attributes:
+        lines: each with the time at which it was read.
+    """
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+        self._thread = threading.Thread(target=self._read)
+        self.lines: list[tuple[float, str]] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._thread.join()
+        self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def first(self, line: str) -> float | None:
+        """Give when a line came first, in seconds of time.time; None if it has not."""
+        return next((at for at, text in self.lines if text == line), None)
+
+    def _read(self) -> None:
+        for line in self._process.stdout or ():
+            self.lines.append((time.time(), line.rstrip("\n")))
 
 
 @contextmanager

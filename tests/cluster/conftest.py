@@ -11,13 +11,6 @@ pytest.register_assert_rewrite("tests.cluster.tfjob_tests")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--nodes", type=int, default=2, help="how many nodes the cluster has")
-    parser.addoption("--rounds", type=int, default=1, help="how often pods with and without Railnet are compared")
-
-
-@pytest.fixture(scope="session")
-def rounds(request: pytest.FixtureRequest) -> int:
-    found: int = request.config.getoption("rounds")
-    return found
 
 
 @pytest.fixture(scope="session")

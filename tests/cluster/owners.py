@@ -20,14 +20,11 @@ class Owners:
     Attributes:
         processes: that were seen to own the VFs, in their order.
         most: how many did so at once; a lock file that was deleted and made anew counts as the same.
-        longest_absence: how many seconds there was none between two.
     """
 
     def __init__(self) -> None:
         self.processes: list[int] = []
         self.most = 0
-        self.longest_absence = 0.0
-        self._seen_at: float | None = None
         self._files: set[str] = set()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -56,8 +53,4 @@ class Owners:
         lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
         held = [int(fields[4]) for fields in lines if fields[1] == "FLOCK" and fields[5] in self._files]
         self.most = max(self.most, len(held))
-        if held:
-            now = time.monotonic()
-            self.longest_absence = max(self.longest_absence, now - (self._seen_at or now))
-            self._seen_at = now
         self.processes += [process for process in held if process not in self.processes]

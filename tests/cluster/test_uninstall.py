@@ -1,9 +1,5 @@
 """Railnet is taken away, in its own way and in the wrong one, and comes back."""
 
-import time
-from collections.abc import Callable
-
-from tests.cluster import installation
 from tests.cluster.admission_on_node import REPLICAS, Admission
 from tests.cluster.node import PFS, VFS, ClusterNode
 from tests.cluster.process import until_found, wait_until
@@ -14,9 +10,7 @@ _LOOK_SECONDS = 180.0  # the last daemon's grace, and the next one is a new pod
 _REASON = (_LOOK_SECONDS, "the daemon to say what it waits for")
 
 
-def test_uninstall_keeps_rails_of_running_pods_then_leaves_nothing_and_a_new_install_works(
-    node: ClusterNode, measured: Callable[[str], None]
-) -> None:
+def test_uninstall_keeps_rails_of_running_pods_then_leaves_nothing_and_a_new_install_works(node: ClusterNode) -> None:
     one, other = node.run("one", 2), node.run("other", 2)
     node.railnet.uninstall()
     wait_until(lambda: not CONFLIST.exists(), _LOOK_SECONDS, "flannel's configuration to be the runtime's")
@@ -33,9 +27,9 @@ def test_uninstall_keeps_rails_of_running_pods_then_leaves_nothing_and_a_new_ins
     left += [path for path in OURS if path.exists()]
     exists = node.railnet.exists()
     node.railnet.forget()
-    steps = installation.measure(node)
+    node.railnet.load()
+    node.railnet.start()
     back = node.run("back", 1)
-    say(measured, steps)
 
     assert answered
     assert list(node.addresses(plain)) == ["eth0"]
@@ -46,7 +40,7 @@ def test_uninstall_keeps_rails_of_running_pods_then_leaves_nothing_and_a_new_ins
 
 
 def test_uninstall_with_the_admission_helper_waits_for_pods_with_rails_alone_and_leaves_nothing(
-    node: ClusterNode, measured: Callable[[str], None]
+    node: ClusterNode,
 ) -> None:
     """The steps are those of docs/install.md. The helper's own pods and a plain pod were made through Railnet, and run to the end."""
     train, plain = node.run("train", 1), node.run("plain")
@@ -55,11 +49,7 @@ def test_uninstall_with_the_admission_helper_waits_for_pods_with_rails_alone_and
         node.railnet.uninstall()
         waits_for = until_found(lambda: reason_with(f"1 still need it (pod default/{train} has a rail)"), *_REASON)
         node.delete(train)
-        began = time.monotonic()
         said = node.railnet.roll_out()
-        measured(
-            f"the last pod with a rail deleted, then until `rollout status` ended: {time.monotonic() - began:.1f} s"
-        )
         left = [path for path in OURS if path.exists()]
         helpers, addresses = admission.running(), node.addresses(plain)
         admission.delete()
@@ -79,13 +69,6 @@ def reason_with(words: str) -> str:
     """Return what the daemon says, if it has these words; else an empty text."""
     said = why_not_ready() or ""
     return said if words in said else ""
-
-
-def say(measured: Callable[[str], None], steps: list[installation.Step]) -> None:
-    """Say how long the installation took; the image's way is not part of it, nor is what kubelet does by its own clock ours."""
-    measured(f"manifests to allocatable VFs: {sum(step.seconds for step in steps[1:]):.2f} s, and before:")
-    for step in steps:
-        measured(f"  {step.seconds:6.2f} s until {step.until}")
 
 
 def test_plain_delete_changes_nothing_for_pods_without_a_rail_and_a_new_install_works(node: ClusterNode) -> None:

@@ -1,8 +1,5 @@
 """Upgrades: the DaemonSet's pod is replaced while pods come and go, and pods that run do not notice."""
 
-from collections import Counter
-from collections.abc import Callable
-
 from tests.cluster.churn import Churn
 from tests.cluster.node import ClusterNode
 from tests.cluster.owners import Owners
@@ -13,9 +10,7 @@ REFUSED = "UnexpectedAdmissionError"
 _SECONDS = 150.0  # the last daemon's grace and the next pod's start
 
 
-def test_rolling_updates_fail_no_plain_pod_and_touch_no_running_one(
-    node: ClusterNode, measured: Callable[[str], None]
-) -> None:
+def test_rolling_updates_fail_no_plain_pod_and_touch_no_running_one(node: ClusterNode) -> None:
     one, other = node.run("one", 2), node.run("other", 2)
     before = [(node.containerd.sandbox(name), node.records(name)) for name in (one, other)]
     node.forget_events()
@@ -25,11 +20,6 @@ def test_rolling_updates_fail_no_plain_pod_and_touch_no_running_one(
         node.railnet.apply(timeouts={"daemon": "6s"})  # another configuration is an upgrade, too
         node.railnet.roll_out()
     late = node.run("late", 1)
-    measured(
-        f"two rolling updates: {len(plain.outcomes)} pods without a rail, none failed; {len(rail.outcomes)} with one, "
-        f"{dict(Counter(outcome.failure or 'running' for outcome in rail.outcomes))}; without a daemon for at most "
-        f"{owners.longest_absence:.1f} s"
-    )
 
     assert {*plain.outcomes} == {(("eth0",), None)}
     assert {*rail.outcomes} <= {(("eth0", "net1"), None), ((), REFUSED)}

@@ -7,16 +7,6 @@ import pytest
 from tests.control_plane.server import ApiServer
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--host-pods", type=int, default=200, help="how many pods in host-network mode are made at once")
-
-
-@pytest.fixture(scope="session")
-def host_pods(request: pytest.FixtureRequest) -> int:
-    found: int = request.config.getoption("host_pods")
-    return found
-
-
 @pytest.fixture(scope="session")
 def server(measured: Callable[[str], None]) -> Iterator[ApiServer]:
     with ApiServer() as found:

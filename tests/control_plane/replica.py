@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import os
 import socket
 import ssl
 import sys
@@ -40,22 +39,22 @@ class Replica:
         files = [f"--config={self._config}", f"--service-account={self._account.folder}"]
         self.pod = f"{NAME}-{number}"
         self._command = [sys.executable, "-m", "railnet", "admission", *ports, *files, *options]
-        self._program = Program(self._command)
+        self.program = Program(self._command)
 
     def start(self, configuration: JsonObject | None = None, proxy: ApiProxy | None = None) -> None:
         """Start the process without waiting until it is ready; it may meet the API server behind a proxy."""
         self.configuration = configuration or {}
         self._config.write_text(yaml.safe_dump(self.configuration))
         self._account.write()
-        self._program = Program(self._command, {**self._account.environment(proxy), "POD_NAME": self.pod})
-        self._program.start()
+        self.program = Program(self._command, {**self._account.environment(proxy), "POD_NAME": self.pod})
+        self.program.start()
 
     def wait(self) -> None:
         """Wait until the replica has a certificate that API servers trust."""
-        self._program.wait(lambda: self._asked("/readyz") == 200, _SECONDS)
+        self.program.wait(lambda: self._asked("/readyz") == 200, _SECONDS)
 
     def stop(self) -> None:
-        self._program.stop()
+        self.program.stop()
 
     def review(self, body: bytes) -> JsonObject:
         """Ask this replica alone, as the API server does."""
@@ -64,17 +63,6 @@ class Replica:
             connection.request("POST", "/pods", body, {"Content-Type": "application/json"})
             found: JsonObject = json.loads(connection.getresponse().read())
         return found
-
-    def used(self) -> str:
-        """Say what the process took: memory now and at most (proc(5), VmRSS and VmHWM), and time of a processor."""
-        process = self._program.process
-        assert process is not None
-        folder = Path(f"/proc/{process.pid}")
-        lines = (folder / "status").read_text().splitlines()
-        kib = {line.partition(":")[0]: int(line.split()[1]) for line in lines if line.startswith(("VmRSS:", "VmHWM:"))}
-        user, system = (folder / "stat").read_text().rpartition(")")[2].split()[11:13]
-        seconds = (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
-        return f"{kib['VmRSS'] >> 10} MiB, at most {kib['VmHWM'] >> 10} MiB, {seconds:.1f} s of a processor"
 
     def shown(self) -> bytes:
         """Return the certificate that the replica presents, in DER."""
