@@ -39,6 +39,17 @@ class ApiRequests:
     ) -> None:
         self._connection.close()
 
+    def get(self, path: str) -> dict[str, Any]:
+        """Return an object.
+
+        Raises:
+            LookupError: the API server does not have it, or refused the request.
+        """
+        answer = self._send("GET", path, None, "application/json")
+        if answer.status != http.client.OK:
+            raise LookupError(str(answer.document))
+        return answer.document
+
     def create(self, pod: dict[str, Any], *, dry_run: bool = False) -> Answer:
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods" + "?dryRun=All" * dry_run
         return self._send("POST", path, pod, "application/json")
@@ -53,8 +64,8 @@ class ApiRequests:
         if answer.status != http.client.OK:
             raise RuntimeError(str(answer.document))
 
-    def _send(self, method: str, path: str, body: dict[str, Any], content_type: str) -> Answer:
+    def _send(self, method: str, path: str, body: dict[str, Any] | None, content_type: str) -> Answer:
         headers = {**self._headers, "Content-Type": content_type}
-        self._connection.request(method, path, json.dumps(body), headers)
+        self._connection.request(method, path, None if body is None else json.dumps(body), headers)
         response = self._connection.getresponse()
         return Answer(response.status, json.loads(response.read()))

@@ -1,5 +1,6 @@
 """The chart: values of its features, and what it renders."""
 
+import functools
 import json
 import subprocess
 from collections.abc import Mapping
@@ -36,7 +37,13 @@ def options(*values: Values) -> list[str]:
 
 def render(*values: Values) -> list[dict[str, Any]]:
     """Return the objects of the chart with these values, without its hooks."""
-    command = ["helm", "template", RELEASE, str(CHART), f"--namespace={NAMESPACE}", "--no-hooks", *options(*values)]
+    return [one for one in yaml.safe_load_all(_rendered(*options(*values))) if one is not None]
+
+
+@functools.cache
+def _rendered(*values: str) -> str:
+    """Return what Helm prints; most tests of the tier `cluster` have the same values."""
+    command = ["helm", "template", RELEASE, str(CHART), f"--namespace={NAMESPACE}", "--no-hooks", *values]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
     assert done.returncode == 0, done.stderr
-    return [one for one in yaml.safe_load_all(done.stdout) if one is not None]
+    return done.stdout

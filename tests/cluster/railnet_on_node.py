@@ -15,6 +15,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from railnet import VERSION
 from tests.cluster.chart import Values, render
 from tests.cluster.ground import NODE
@@ -54,8 +56,8 @@ class Railnet:
 
     def apply(self, **changes: Any) -> None:
         """Apply the chart, with these keys of the node configuration in place of the node's own; returns at once."""
-        self._kubectl.run("apply", f"--filename={NAMESPACE_FILE}")
-        self._kubectl.apply(*self.objects({"node": {"configuration": changes}}))
+        namespace = yaml.safe_load(NAMESPACE_FILE.read_text())
+        self._kubectl.apply(namespace, *self.objects({"node": {"configuration": changes}}))
 
     def objects(self, *features: Values) -> list[dict[str, Any]]:
         """Return what the chart renders for the node, with more values."""
@@ -66,7 +68,7 @@ class Railnet:
         self._label("true")
         self.apply()
         try:
-            wait_until(lambda: self._is_current() and is_ready(), _START_SECONDS, "the daemon to be ready")
+            wait_until(self._serves, _START_SECONDS, "the daemon to be ready")
         except TimeoutError as error:
             error.add_note(self.log())
             raise
@@ -170,6 +172,10 @@ class Railnet:
     def _label(self, value: str | None) -> None:
         wanted = f"{LABEL}-" if value is None else f"{LABEL}={value}"
         self._kubectl.run("label", "--overwrite", "node", NODE, wanted)
+
+    def _serves(self) -> bool:
+        """Return whether the newest daemon is ready. Kubectl is slow, so the daemon is asked first, and again if it may be another one."""
+        return is_ready() and self._is_current() and is_ready()
 
     def _is_current(self) -> bool:
         """Return whether the DaemonSet's pods are of its newest revision; they may be ready before their probes say so."""
