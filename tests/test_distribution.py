@@ -66,6 +66,7 @@ def test_wheel_has_every_module_that_a_program_imports_and_no_other(wheel: zipfi
     )
 
 
+@pytest.mark.slow
 def test_simulated_node_and_tests_are_not_in_the_wheel(wheel: zipfile.ZipFile) -> None:
     folders = {name.partition("/")[0] for name in wheel.namelist()}
 
@@ -73,6 +74,7 @@ def test_simulated_node_and_tests_are_not_in_the_wheel(wheel: zipfile.ZipFile) -
     assert set(PACKAGES) - set(SHIPPED) == {"benches", "simnode"}
 
 
+@pytest.mark.slow
 def test_source_distribution_has_what_a_wheel_is_built_of_and_no_tests(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", tmp_path]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
@@ -91,6 +93,7 @@ def test_source_distribution_has_what_a_wheel_is_built_of_and_no_tests(tmp_path:
     }
 
 
+@pytest.mark.slow
 def test_wheel_has_the_version_of_the_package(wheel: zipfile.ZipFile) -> None:
     metadata = Parser().parsestr(wheel.read(f"railnet-{VERSION}.dist-info/METADATA").decode())
 

@@ -8,6 +8,7 @@ import grpc.aio
 import pytest
 
 
+@pytest.mark.slow
 def test_server_that_is_never_started_is_in_no_record(caplog: pytest.LogCaptureFixture) -> None:
     async def make() -> None:
         grpc.aio.server()

@@ -15,15 +15,15 @@ BANNED = frozenset(("one", "found", "said", "made", "came", "begun", "to_come"))
 
 def bindings(source: str) -> Iterator[tuple[int, str]]:
     """Yield the line and the name of each variable and parameter that is bound; a class's fields are none."""
-    tree = ast.parse(source)
+    nodes = list(ast.walk(ast.parse(source)))
     fields = {
         id(statement.target)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.ClassDef)
         for statement in node.body
         if isinstance(statement, ast.AnnAssign)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if id(node) in fields:
             continue
         match node:

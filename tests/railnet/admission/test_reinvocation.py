@@ -79,6 +79,7 @@ def test_result_does_not_depend_on_the_order_of_webhooks(golden: Golden, before:
     assert without_order(review(golden, in_between)) == without_order(review(golden, at_once))
 
 
+@pytest.mark.slow
 @given(st.sampled_from(PATCHED), OTHERS)
 def test_second_review_changes_nothing(golden: Golden, others: list[Any]):
     pod = copy.deepcopy(golden.pod)

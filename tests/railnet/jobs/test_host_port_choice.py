@@ -44,6 +44,7 @@ def test_chosen_port_is_free_and_in_the_range(taken: set[int], resting: dict[int
     assert found is None or (RANGE.first <= found <= RANGE.last and found not in taken)
 
 
+@pytest.mark.slow
 @given(st.sets(PORTS), st.dictionaries(PORTS, st.floats(0, 100)))
 def test_one_chooser_finds_a_port_as_long_as_one_is_free(taken: set[int], resting: dict[int, float]) -> None:
     found = choose(RANGE, [taken], resting, PortShare())

@@ -31,11 +31,13 @@ def test_generate_writes_the_modules_of_the_tree(fresh: Path) -> None:
     assert generated(fresh) == generated(REPOSITORY)
 
 
+@pytest.mark.slow
 def test_generate_writes_the_charts_entries_of_the_webhook_configuration(fresh: Path) -> None:
     assert of_chart(fresh).keys() == {"pods.yaml", "services.yaml", "gangs.yaml"}
     assert of_chart(fresh) == of_chart(REPOSITORY)
 
 
+@pytest.mark.slow
 def test_generate_writes_four_modules_per_proto_file(fresh: Path) -> None:
     protos = [file.stem for file in (REPOSITORY / "proto").rglob("*.proto")]
 
