@@ -1,12 +1,14 @@
 """The linters are tests: what they refuse fails the build, wherever it is run."""
 
+import hashlib
 import importlib
 import importlib.util
+import os
 import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -45,7 +47,38 @@ def test_source_passes_mypy():
 
 
 def test_shell_scripts_pass_shellcheck():
-    run("shellcheck", "--external-sources", *shell_scripts())
+    """It reads `scripts/setup` again with each script, which takes seconds. So scripts that have passed are not checked again."""
+    scripts = list(shell_scripts())
+    passed = passed_file(scripts)
+    if passed is None or not passed.exists():
+        run("shellcheck", "--external-sources", *scripts)
+        if passed is not None:
+            passed.parent.mkdir(exist_ok=True)
+            passed.touch()
+
+
+def passed_file(scripts: Iterable[Path]) -> Path | None:
+    """Return the file in the cache that exists if this shellcheck has passed these scripts; None if scripts/setup names no folder."""
+    version = subprocess.run(["shellcheck", "--version"], capture_output=True, check=True).stdout
+    contents = [part for path in scripts for part in (str(path.relative_to(ROOT)).encode(), path.read_bytes())]
+    folder = os.environ.get("RAILNET_SHELLCHECK_PASSED")
+    return None if folder is None else Path(folder, hashlib.sha256(b"\0".join([version, *contents])).hexdigest())
+
+
+def test_scripts_that_have_passed_shellcheck_are_checked_again_after_a_change(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("RAILNET_SHELLCHECK_PASSED", str(tmp_path))
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    first, second = tmp_path / "first", tmp_path / "second"
+    files = set()
+    for text in ("echo", "echo 1"):
+        first.write_text(text)
+        second.write_text("echo")
+        files |= {passed_file([first, second]), passed_file([first])}
+
+    assert len(files) == 4
+    assert all(path is not None and path.parent == tmp_path for path in files)
 
 
 def test_every_package_is_typed():
