@@ -55,12 +55,16 @@ class ApiRequests:
         return self._send("POST", path, pod, "application/json")
 
     def merge_status(self, node: str, status: dict[str, Any]) -> None:
-        """Change what a node says of itself, as RFC 7396 has it.
+        """Change what a node says of itself, as `merge` does."""
+        self.merge(f"/api/v1/nodes/{node}/status", {"status": status})
+
+    def merge(self, path: str, changes: dict[str, Any]) -> None:
+        """Change an object, as RFC 7396 has it.
 
         Raises:
             RuntimeError: it was refused.
         """
-        answer = self._send("PATCH", f"/api/v1/nodes/{node}/status", {"status": status}, "application/merge-patch+json")
+        answer = self._send("PATCH", path, changes, "application/merge-patch+json")
         if answer.status != http.client.OK:
             raise RuntimeError(str(answer.document))
 

@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from railnet import VERSION
+from tests.cluster.api_requests import ApiRequests
 from tests.cluster.chart import Values, render
 from tests.cluster.ground import NODE
 from tests.cluster.kubectl import Kubectl
@@ -141,9 +142,10 @@ class Railnet:
 
     def pods(self) -> list[dict[str, Any]]:
         """Return Railnet's pods on the first node."""
-        found: list[dict[str, Any]] = self._kubectl.get(
-            "pods", f"--namespace={NAMESPACE}", f"--field-selector=spec.nodeName={NODE}"
-        )
+        with ApiRequests() as api:
+            found: list[dict[str, Any]] = api.get(
+                f"/api/v1/namespaces/{NAMESPACE}/pods?fieldSelector=spec.nodeName%3D{NODE}"
+            )["items"]
         return found
 
     def status(self, *options: str) -> str:
@@ -170,16 +172,17 @@ class Railnet:
         return max(parse_time(fields[0].removesuffix("Z")) for fields in lines)
 
     def _label(self, value: str | None) -> None:
-        wanted = f"{LABEL}-" if value is None else f"{LABEL}={value}"
-        self._kubectl.run("label", "--overwrite", "node", NODE, wanted)
+        with ApiRequests() as api:
+            api.merge(f"/api/v1/nodes/{NODE}", {"metadata": {"labels": {LABEL: value}}})
 
     def _serves(self) -> bool:
-        """Return whether the newest daemon is ready. Kubectl is slow, so the daemon is asked first, and again if it may be another one."""
+        """Return whether the newest daemon is ready. The daemon is asked first: most waits are for it. It is asked again if it may be another one."""
         return is_ready() and self._is_current() and is_ready()
 
     def _is_current(self) -> bool:
         """Return whether the DaemonSet's pods are of its newest revision; they may be ready before their probes say so."""
-        found = self._kubectl.get(DAEMON_SET, f"--namespace={NAMESPACE}")
+        with ApiRequests() as api:
+            found = api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/railnet")
         status = found["status"]
         seen = status.get("observedGeneration") == found["metadata"]["generation"]
         updated = status.get("updatedNumberScheduled", 0)
