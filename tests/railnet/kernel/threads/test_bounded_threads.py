@@ -69,3 +69,14 @@ def test_job_waits_for_a_thread_that_runs_if_no_more_can_be_started(monkeypatch:
         return await asyncio.wait_for(first, 10), await asyncio.wait_for(second, 10)
 
     assert asyncio.run(main()) == (True, 2)
+
+
+def test_wait_for_a_job_ends_when_its_seconds_are_over_or_when_the_job_has_ended() -> None:
+    async def main() -> tuple[bool, bool, bool]:
+        release = threading.Event()
+        job = BoundedThreads(1).begin("card", lambda: release.wait(60))
+        early = await job.ends_within(0.01)
+        release.set()
+        return early, await job.ends_within(60), await job.future
+
+    assert asyncio.run(main()) == (False, True, True)
