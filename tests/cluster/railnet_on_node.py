@@ -32,6 +32,8 @@ EXECUTABLE = Path("/opt/cni/bin/railnet")
 BUNDLES = Path("/opt/cni/bin/.railnet")
 CONFLIST = Path("/etc/cni/net.d/00-railnet.conflist")
 STATE = Path("/run/railnet")
+# Command lines of daemons; the second one is that of versions up to 0.5.1.
+_DAEMONS = b"-P\0-m\0railnet.daemon_process\0node\0", b"/opt/railnet/bin/railnet\0node\0"
 _READY = "http://127.0.0.1:9474/readyz"
 _LOGS = Path("/var/log/pods")
 _START_SECONDS = 240.0
@@ -249,6 +251,6 @@ def _processes() -> Iterator[int]:
     own = Path("/proc/self/ns/net").readlink()
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            is_daemon = path.read_bytes().split(b"\0")[1:3] == [b"/opt/railnet/bin/railnet", b"node"]
+            is_daemon = path.read_bytes().partition(b"\0")[2].startswith(_DAEMONS)  # without the interpreter's path
             if is_daemon and (path.parent / "ns/net").readlink() == own:
                 yield int(path.parent.name)
