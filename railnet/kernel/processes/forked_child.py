@@ -6,7 +6,10 @@ Python returns little of such memory, and a module that was imported stays.
 import os
 import pickle
 from collections.abc import Callable
+from traceback import format_exc
 from typing import NoReturn, TypeVar
+
+from railnet.kernel.processes.parent_death import die_with_parent
 
 _Result = TypeVar("_Result")
 
@@ -14,16 +17,23 @@ _Result = TypeVar("_Result")
 def in_child(function: Callable[[], _Result]) -> _Result:
     """Return what `function` returns in a child process, or raise what it raises there; either must be fit for pickle.
 
-    Call it before there are other threads: a child has the locks that they hold, and not the threads.
+    Call it before there are other threads: a child has the locks that they hold, and not the threads. The child ends with this thread.
+    If the kernel refuses a process, `function` runs in this one: to start is worth more than memory.
 
     Raises:
-        OSError: the kernel refuses a process. ChildProcessError: the child has ended without an answer, such as by a signal.
-        Exception: what `function` raises.
+        ChildProcessError: the child has ended without an answer, such as by a signal.
+        Exception: what `function` raises; a note has the stack in the child.
     """
+    parent = os.getpid()
     answer, far_end = os.pipe()
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError:
+        os.close(answer)
+        os.close(far_end)
+        return function()
     if child == 0:
-        _answer(function, far_end)
+        _answer(function, parent, answer, far_end)
     os.close(far_end)
     with open(answer, "rb") as pipe:
         outcome = pipe.read()
@@ -36,13 +46,16 @@ def in_child(function: Callable[[], _Result]) -> _Result:
     return result  # type: ignore[no-any-return]
 
 
-def _answer(function: Callable[[], object], far_end: int) -> NoReturn:
+def _answer(function: Callable[[], object], parent: int, answer: int, far_end: int) -> NoReturn:
     """Be the child."""
     status = 1
     try:
-        with open(far_end, "wb") as pipe:
-            pickle.dump(_outcome(function), pipe)
-        status = 0
+        os.close(answer)  # while a process could read the pipe, a write to a full pipe would wait
+        die_with_parent()  # `function` may hang, and what has ended the parent knows no child
+        if os.getppid() == parent:
+            with open(far_end, "wb") as pipe:
+                pickle.dump(_outcome(function), pipe)
+            status = 0
     finally:
         os._exit(status)  # nothing of the parent's is flushed or ended twice
 
@@ -51,4 +64,5 @@ def _outcome(function: Callable[[], object]) -> tuple[object, Exception | None]:
     try:
         return function(), None
     except Exception as error:  # noqa: BLE001 - the parent raises it
+        error.add_note(f"in the child process:\n{format_exc()}")  # pickle keeps notes, and no traceback
         return None, error

@@ -2,12 +2,23 @@
 
 import os
 import signal
+import subprocess
 import sys
+from errno import EAGAIN
+from pathlib import Path
 
 import pytest
 
 from railnet.errors import Misconfigured
 from railnet.kernel.processes.forked_child import in_child
+
+DESCRIPTORS = Path("/proc/self/fd")
+SECONDS = 60.0
+HANGS = """
+import time
+from railnet.kernel.processes.forked_child import in_child
+in_child(lambda: (print("hangs", flush=True), time.sleep(600)))
+"""
 
 
 def test_value_comes_back_and_the_import_does_not() -> None:
@@ -31,6 +42,7 @@ def test_error_comes_back(error: Exception) -> None:
         in_child(refuse)
 
     assert getattr(caught.value, "name", None) == getattr(error, "name", None)
+    assert "in refuse" in caught.value.__notes__[0]
 
 
 def test_child_that_is_killed_is_an_error() -> None:
@@ -45,3 +57,23 @@ def test_value_that_pickle_refuses_is_an_error_and_no_second_process_goes_on() -
         in_child(lambda: lambda: None)
 
     assert os.getpid() == first
+
+
+def test_function_runs_in_this_process_where_the_kernel_refuses_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise BlockingIOError(EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("os.fork", refuse)
+    before = len([*DESCRIPTORS.iterdir()])
+
+    assert in_child(os.getpid) == os.getpid()
+    assert len([*DESCRIPTORS.iterdir()]) == before
+
+
+def test_child_that_hangs_ends_with_its_parent() -> None:
+    with subprocess.Popen([sys.executable, "-c", HANGS], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "hangs\n"
+        parent.kill()
+
+        assert parent.communicate(timeout=SECONDS)[0] == ""  # no process has the pipe any more
