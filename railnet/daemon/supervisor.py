@@ -209,16 +209,21 @@ def supervise(daemon: str, words: "Sequence[str]") -> "NoReturn":
         OSError: the interpreter cannot be executed.
     """
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # what is imported is below it
-    options = sys.orig_argv[
-        1 : -len(sys.argv)
-    ]  # the interpreter's; the program is what follows: `railnet`, or `-m railnet`
-    if options[-1:] == ["-m"]:
-        options.pop()
+    options = _options()
     if sys.path[0] != root:
         options.append("-P")  # the working directory is searched for modules only if this program was found there
     command = (sys.executable, *options, "-m", daemon, *words)
     # Isolated and without site-packages: nothing else is imported, and the daemon's environment is as it was.
     os.execv(sys.executable, (sys.executable, "-IS", _program(), root, *command))
+
+
+def _options() -> list[str]:
+    """Return this interpreter's options: what is before `railnet`, without the `m` of `-m railnet` or `-Im railnet`."""
+    options = sys.orig_argv[1 : -len(sys.argv)]
+    last = options[-1] if options else ""
+    if last.startswith("-") and last.endswith("m") and not {*last} & {"W", "X"}:  # with a value, which may end so
+        options[-1:] = [] if last == "-m" else [last[:-1]]
+    return options
 
 
 def _program() -> str:

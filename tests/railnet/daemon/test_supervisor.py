@@ -256,9 +256,19 @@ def test_supervisor_imports_neither_the_daemon_nor_what_takes_memory() -> None:
     [
         (["/opt/railnet/bin/railnet"], ["-P"]),
         (["-I", "-X", "dev", "/opt/railnet/bin/railnet"], ["-I", "-X", "dev", "-P"]),
+        (["-Xpycache_prefix=/m", "/opt/railnet/bin/railnet"], ["-Xpycache_prefix=/m", "-P"]),
         (["-O", "-m", "railnet"], ["-O", "-P"]),
+        (["-Im", "railnet"], ["-I", "-P"]),
+        (["-mrailnet"], ["-P"]),
     ],
-    ids=["script", "script with options", "module"],
+    ids=[
+        "script",
+        "script with options",
+        "script and a path",
+        "module",
+        "module after another letter",
+        "module in one word",
+    ],
 )
 @pytest.mark.parametrize("found_in_working_directory", [False, True])
 def test_daemon_gets_the_interpreters_options_and_not_the_command_line(
