@@ -46,14 +46,13 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run_tiers(checkout: Path, *arguments: str, **environment: str) -> tuple[dict[str, int], list[str]]:
-    """Run `scripts/test`; return the seconds of a processor that its summary counts for each tier, and the lines of the log."""
-    log = checkout / "log"
+def run(checkout: Path, *arguments: str, **environment: str) -> str:
+    """Run `scripts/test`; return what it prints."""
     given = {
         **os.environ,
         "PATH": f"{checkout / 'programs'}:{os.environ['PATH']}",
         "TMPDIR": str(checkout / "temporary"),
-        "TIERS_LOG": str(log),
+        "TIERS_LOG": str(checkout / "log"),
         "TIERS_PYTHON": sys.executable,
     }
     done = subprocess.run(
@@ -65,8 +64,14 @@ def run_tiers(checkout: Path, *arguments: str, **environment: str) -> tuple[dict
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    lines = re.findall(r"^([a-z-]+) +\d+ s, +(\d+) s of a processor  passed$", done.stdout, re.MULTILINE)
-    return {tier: int(seconds) for tier, seconds in lines}, log.read_text().splitlines()
+    return done.stdout
+
+
+def run_tiers(checkout: Path, *arguments: str, **environment: str) -> tuple[dict[str, int], list[str]]:
+    """Run `scripts/test`; return the seconds of a processor that its summary counts for each tier, and the lines of the log."""
+    printed = run(checkout, *arguments, **environment)
+    lines = re.findall(r"^([a-z-]+) +\d+ s, +(\d+) s of a processor  passed$", printed, re.MULTILINE)
+    return {tier: int(seconds) for tier, seconds in lines}, (checkout / "log").read_text().splitlines()
 
 
 def test_processor_time_of_a_tier_beside_another_counts_for_itself_alone(checkout: Path) -> None:
@@ -105,3 +110,8 @@ def test_tiers_that_conflict_run_one_after_the_other(checkout: Path, first: str,
     _, log = run_tiers(checkout, LATE=first, UNTIL=f'grep -x "begin {second}" "$TIERS_LOG" || ((i == 20))')
 
     assert log.index(f"end {first}") < log.index(f"begin {second}")
+
+
+@pytest.mark.parametrize("tier", ["fuzz", "image"])
+def test_tier_that_is_alone_runs_beside_nothing(checkout: Path, tier: str) -> None:
+    assert "beside" not in run(checkout, tier)
