@@ -54,7 +54,7 @@ class Gang:
         needed: how many start together. If there are fewer members, the planner adds more of the biggest shape: room is reserved for them.
             If there are more, they are placed with the others where there is room, and else later.
         constraint: where.
-        since: when it was made; gangs of the same priority are served by age. On the same scale as `now` of `queue.schedule`.
+        since: when it was made; gangs of the same priority are served by age. On the same scale as `now` of `scheduling_pass.schedule`.
         excluded: domains that it must not have: those that cool down.
         preempts: False with the preemption policy `Never`.
         leaving: whether its pods are being deleted.
