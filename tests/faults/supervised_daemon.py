@@ -25,7 +25,9 @@ class SupervisedDaemon(Daemon):
         super().__init__()
         self._supervisor = supervisor
         self._server = multiprocessing.get_context("forkserver")
-        self._server.set_forkserver_preload(["railnet.__main__", "railnet.daemon.composition", __name__])
+        self._server.set_forkserver_preload(
+            ["railnet.__main__", "railnet.daemon.composition", "railnet.strict_yaml", __name__]
+        )
 
     def _begin(self) -> subprocess.Popen[bytes]:
         process = self._server.Process(target=_run, args=(str(self._supervisor),))
