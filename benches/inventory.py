@@ -20,7 +20,7 @@ from pathlib import Path
 from railnet.daemon.resync import look_again
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.changed_functions import EVERYTHING, MOST, ChangedFunctions
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 from tests.railnet.kernel.nodes import many_vfs
 from tests.railnet.kernel.tree import Tree
 

@@ -24,7 +24,7 @@ from railnet.daemon.rail_counters import RailCounters
 from railnet.fabric.rdma_counters import OF_A_PF
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.record import SandboxPod
-from railnet.vf.table import Owner, VfTable
+from railnet.vf.vf_table import Owner, VfTable
 from simnode.node import Node
 from tests.railnet.kernel.nodes import many_vfs
 from tests.railnet.kernel.tree import Tree

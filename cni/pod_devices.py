@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from cni.handed_back_requests import is_own_shortage
 from cni.host.errors import TRY_AGAIN, CniError
-from cni.own_shortage import is_own_shortage
 from railnet.errors import NotOurs, NotReady
 from railnet.kernel.waiting import until
 from railnet.kubelet import checkpoint, podresources
@@ -57,7 +57,7 @@ class PodDevices:
         except (NotReady, OSError, ValueError) as error:
             if isinstance(error, OSError) and is_own_shortage(error):
                 raise
-            # It lists no init containers, so a VF that only one of those has stays unknown: deviceplugin.prestart_check says so.
+            # It lists no init containers, so a VF that only one of those has stays unknown: deviceplugin.prestart_attachment_check says so.
             _log.warning("pod %s/%s: %s; asking kubelet", pod.namespace, pod.name, error)
             reason = error
         try:

@@ -6,11 +6,11 @@
 from pathlib import Path
 from typing import Any
 
+from cni.handed_back_requests import is_own_shortage
 from cni.host import chain
 from cni.host.chain import Primary
 from cni.host.errors import CONFIGURATION, CniError
 from cni.host.netconf import NetConf
-from cni.own_shortage import is_own_shortage
 from railnet.kernel.files import read_below
 from railnet.vf.record import Record
 

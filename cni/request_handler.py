@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 from cni.connection import ExecutableConnection, ExecutableGone
 from cni.error_translation import as_cni_error
+from cni.handed_back_requests import HandedBack
 from cni.host.environment import ADD, CHECK, DEL, GC
 from cni.host.errors import ENVIRONMENT, CniError, DelegateError
 from cni.host.frames import FrameError
-from cni.own_shortage import HandedBack
 from cni.rail_events import AddRefused, Observer, RailsAttached
 from cni.request import CniRequest, parse
 from cni.request_interruption import Operation, Operations, Unfinished

@@ -14,7 +14,7 @@ from deviceplugin import health
 from deviceplugin.pool_selection import Pool, first_match
 from railnet.vf.inventory import PhysicalFunction, Rail, VirtualFunction
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 
 State = Literal["free", "attached", "unhealthy"]
 

@@ -19,7 +19,7 @@ from deviceplugin.allocation import Allocation, allocate
 from deviceplugin.devices import OfferedVf, Offers, differing
 from deviceplugin.pool_selection import Pool
 from deviceplugin.preference import prefer
-from deviceplugin.prestart_check import (
+from deviceplugin.prestart_attachment_check import (
     NOT_ASKED,
     FindAttachedOwner,
     Holders,
@@ -34,7 +34,7 @@ from railnet.kubelet.api import deviceplugin_pb2_grpc as grpc_api
 from railnet.kubelet.checkpoint_file import CheckpointFile
 from railnet.vf.inventory import RdmaDevice
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 
 _log = logging.getLogger(__name__)
 

@@ -40,8 +40,9 @@ from railnet.value_readers import (
     wrong,
 )
 from railnet.vf.inventory import LinkLayer
-from railnet.vf.network import DEFAULT as DEFAULT_NETWORK
-from railnet.vf.network import (
+from railnet.vf.pci_address import PciAddress
+from railnet.vf.permitted_networks import DEFAULT as DEFAULT_NETWORK
+from railnet.vf.permitted_networks import (
     EVERYWHERE,
     Limit,
     Network,
@@ -54,7 +55,6 @@ from railnet.vf.network import (
     StaticIpam,
     StickyIpam,
 )
-from railnet.vf.pci_address import PciAddress
 from railnet.vf.provision import Provision
 
 _PLUGIN = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]*")

@@ -28,12 +28,12 @@ from railnet.kernel.netlink.sandbox_link_state import link_states
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf import attachment_plan, rail_routing, sandbox_difference
 from railnet.vf.inventory import Netdev, RdmaDevice
-from railnet.vf.link_settings import Settings
-from railnet.vf.network import Network, Networks, NoIpam, PluginIpam, SliceIpam
 from railnet.vf.pci_address import PciAddress
+from railnet.vf.permitted_networks import Network, Networks, NoIpam, PluginIpam, SliceIpam
 from railnet.vf.record import Netns, Record, RecordedIpam, SandboxPod
+from railnet.vf.restored_link_settings import Settings
 from railnet.vf.steps import Given
-from railnet.vf.table import Owner, VfTable
+from railnet.vf.vf_table import Owner, VfTable
 
 _WAITS = (
     "the pod waits for its address on network {!r}, which railnet-controllers gives to its rank; look at the events of the pod and of its "

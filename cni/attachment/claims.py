@@ -1,6 +1,6 @@
 """Claims of VFs for sandboxes. A claim waits for the VF's last sandbox: kubelet may assign a VF again before that sandbox's DEL.
 
-`cni.attachment.attachments` decides which VFs a sandbox gets; `railnet.vf.table` keeps the owner of each VF.
+`cni.attachment.attachments` decides which VFs a sandbox gets; `railnet.vf.vf_table` keeps the owner of each VF.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from railnet.errors import NotOurs, NotReady
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Record
-from railnet.vf.table import Owner, VfTable
+from railnet.vf.vf_table import Owner, VfTable
 
 _log = logging.getLogger(__name__)
 

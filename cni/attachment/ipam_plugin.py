@@ -15,7 +15,7 @@ from cni.host import chain
 from cni.host.chain import Exec, ExecOutput
 from cni.host.errors import DELEGATE_BROKE, CniError, NotExecuted, TimedOut
 from railnet.vf.address_slice import IpAddress
-from railnet.vf.network import PluginIpam
+from railnet.vf.permitted_networks import PluginIpam
 from railnet.vf.record import RecordedIpam
 from railnet.vf.steps import Given, Route
 

@@ -13,11 +13,11 @@ from railnet.kernel.inventory import card_of, reread_vfs
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.waiting import until_awaited
 from railnet.vf.inventory import Netdev, VirtualFunction
-from railnet.vf.network import Network
 from railnet.vf.pci_address import PciAddress
+from railnet.vf.permitted_networks import Network
 from railnet.vf.record import Attachment
 from railnet.vf.steps import RenameLink
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 
 _Found = TypeVar("_Found")
 # A real kernel's sysfs shows a moved netdev at once, udev renames it within a second, a driver that is just being

@@ -21,12 +21,12 @@ from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.threads.bounded_threads import BoundedThreads
 from railnet.vf import attachment_plan, orphan_rescue
 from railnet.vf.inventory import Netdev, VirtualFunction
-from railnet.vf.link_settings import Value
 from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Attachment, Netns
+from railnet.vf.restored_link_settings import Value
 from railnet.vf.steps import ProbeAgain, ResetLink
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 
 _Done = TypeVar("_Done")
 _log = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ from functools import partial
 from railnet.errors import PortInactive, RailnetError, Unusable
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.waiting import until_awaited
-from railnet.vf.network import Network, why_not_in_partition
 from railnet.vf.pci_address import PciAddress
+from railnet.vf.permitted_networks import Network, why_not_in_partition
 from railnet.vf.record import Attachment
 
 _LOOK_SECONDS = 0.01

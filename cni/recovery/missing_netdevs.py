@@ -17,7 +17,7 @@ from railnet.vf import orphan_rescue
 from railnet.vf.orphan_rescue import Absence
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.steps import ProbeAgain
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 
 _log = logging.getLogger(__name__)
 _SEARCH_AGAIN_SECONDS = 60.0  # a search of all namespaces takes a millisecond for each of them

@@ -15,7 +15,7 @@ from railnet.vf import orphan_rescue
 from railnet.vf.orphan_rescue import OrphanNetdev, RebuildSources
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Netns, Record
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 
 _log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ moved after the answer: the record, whose stage is `detaching`, says so.
 from cni import primary_configuration
 from cni.attachment import ipam_plugin
 from cni.connection import ExecutableConnection
+from cni.handed_back_requests import handing_back
 from cni.host import chain
-from cni.own_shortage import handing_back
 from cni.request import CniRequest
 from cni.verbs.parts import Parts
 from railnet.errors import RailnetError

@@ -15,7 +15,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from railnet.admission.client_shares import Shares, client_of
 from railnet.admission.tls import Shown
-from railnet.kernel.sockets.tcp_listener import Acceptor, close_after_sending, listening
+from railnet.kernel.sockets.batched_tcp_listener import Acceptor, close_after_sending, listening
 
 _MAX_SILENT = 256  # sockets only: about 3 KiB each, in the kernel
 _SILENT_IN_A_CROWD = (

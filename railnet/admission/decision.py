@@ -23,7 +23,14 @@ from railnet.jobs.railnet_labels import JOB, NET1, RANK, ROLE
 from railnet.jobs.recogniser import RecognisedPod, recognise
 from railnet.objects.pod import Container, Pod
 from railnet.objects.quantity import count
-from railnet.vf.network import ADDRESS_ANNOTATION, DEFAULT, NETWORK_ANNOTATION, STICKY_ANNOTATION, NoIpam, is_sticky
+from railnet.vf.permitted_networks import (
+    ADDRESS_ANNOTATION,
+    DEFAULT,
+    NETWORK_ANNOTATION,
+    STICKY_ANNOTATION,
+    NoIpam,
+    is_sticky,
+)
 
 _MAX_VFS = 256  # more than any node has; limits the work that one pod can cause in the scheduler and on the node
 _AUTO = "auto"

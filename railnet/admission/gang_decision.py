@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from railnet.admission import node_affinity
+from railnet.admission import node_affinity_narrowing
 from railnet.errors import Misconfigured
 from railnet.jobs.gang_constraint import CONSTRAINT
 from railnet.jobs.gang_recogniser import GATE, OFF, PLACEMENT, SPELLINGS, gang_request, names_gang
@@ -83,7 +83,7 @@ def decide(pod: Pod, document: Mapping[str, Any], *, off: bool = False) -> GangD
             f"{PLACEMENT} is written by Railnet when the gang has its place, not by the pod's author; remove it"
         )
     nodes = () if request.constraint is None else request.constraint.nodes
-    terms = node_affinity.narrowed(document, nodes)
+    terms = node_affinity_narrowing.narrowed(document, nodes)
     return Waits(request, GATE in pod.gates, terms, tuple(_unread(pod)), _doubt(pod, request.min_available))
 
 

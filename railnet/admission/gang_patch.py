@@ -10,7 +10,7 @@ from typing import Any
 from railnet.admission import explanation, railnet_annotations
 from railnet.admission.gang_decision import GangDecision, LeftAlone, Waits
 from railnet.admission.gang_explanation import waits
-from railnet.admission.node_affinity import AFFINITY
+from railnet.admission.node_affinity_narrowing import AFFINITY
 from railnet.admission.patch import Operation, add, entries
 from railnet.jobs.gang_recogniser import GATE
 

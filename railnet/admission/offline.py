@@ -14,7 +14,7 @@ from railnet.errors import Misconfigured, NotPermitted
 from railnet.jobs.gang_recogniser import GATE, OFF
 from railnet.jobs.host_port_choice import parse as host_ports_range
 from railnet.objects.pod import Pod, parse
-from railnet.vf.network import is_sticky
+from railnet.vf.permitted_networks import is_sticky
 
 _ANNOTATIONS = "/metadata/annotations"
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from railnet.errors import Misconfigured
 from railnet.jobs import railnet_labels
-from railnet.vf.network import Networks
+from railnet.vf.permitted_networks import Networks
 
 _SWITCH = {"true": True, "false": False}
 

@@ -19,9 +19,9 @@ from typing import NamedTuple, Protocol
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from railnet.admission import gang_review, service_review
+from railnet.admission import gang_review, host_network_service_review
 from railnet.admission.connections import Connections
-from railnet.admission.host_ports import HostPorts
+from railnet.admission.free_host_ports import HostPorts
 from railnet.admission.review import MAX_BYTES, Reviewed, UnreadableReview, review
 from railnet.admission.review_configuration import Policy
 from railnet.admission.tls import Shown
@@ -230,8 +230,10 @@ class WebhookServer:
         if ports is None or path != SERVICES:
             net1, sticky = PATHS[path]
             return review(body, self._policy, net1, None if ports is None else ports.free_port, sticky=sticky)
-        asked = service_review.asked(body)
-        return service_review.answered(asked, None if asked.pod is None else await ports.pod(asked.pod, _POD_SECONDS))
+        asked = host_network_service_review.asked(body)
+        return host_network_service_review.answered(
+            asked, None if asked.pod is None else await ports.pod(asked.pod, _POD_SECONDS)
+        )
 
     async def _body(self, request: web.BaseRequest, place: AsyncExitStack) -> bytes:
         """Read a body. A large body waits for a place, and keeps it until the stack is closed."""

@@ -14,7 +14,7 @@ from railnet.jobs import gang_recogniser
 from railnet.jobs.gang_recogniser import SPELLINGS
 from railnet.jobs.operators import OPERATORS, Operator
 from railnet.jobs.railnet_labels import NET1, NETWORK_MODE
-from railnet.vf.network import STICKY_ANNOTATION as STICKY  # on a namespace, a label of the same name
+from railnet.vf.permitted_networks import STICKY_ANNOTATION as STICKY  # on a namespace, a label of the same name
 
 Entry = dict[str, Any]
 Requirement = dict[str, Any]

@@ -83,7 +83,7 @@ def connect_with_exec(
 def _transport(
     environ: Mapping[str, str], kubeconfig: str | None, context: str | None
 ) -> "tuple[PooledTransport, Callable[[], str]]":
-    from railnet.apiserver import kubeconfig as kubeconfigs  # noqa: PLC0415 - the image of the node lacks the package
+    from railnet.apiserver import kubeconfig_transport as kubeconfigs  # noqa: PLC0415 - the image of the node lacks the package
     from railnet.apiserver.kubernetes_package_transport import KubernetesTransport  # noqa: PLC0415 - as above
 
     try:

@@ -25,7 +25,14 @@ from railnet.errors import Misconfigured, NotPermitted
 from railnet.jobs.sticky_numbers import Assignment, StickyPod, addresses, assign, number_of, numbers
 from railnet.objects.involved_object import InvolvedObject
 from railnet.objects.pod_name import PodName
-from railnet.vf.network import ADDRESS_ANNOTATION, STICKY_ANNOTATION, Network, Networks, StickyIpam, is_sticky
+from railnet.vf.permitted_networks import (
+    ADDRESS_ANNOTATION,
+    STICKY_ANNOTATION,
+    Network,
+    Networks,
+    StickyIpam,
+    is_sticky,
+)
 
 _log = logging.getLogger(__name__)
 _TABLE = "the table"  # the only key: one look assigns for all jobs, so a thousand new pods cost one write of the table

@@ -12,20 +12,20 @@ from railnet.apiserver.outbox import Outbox
 from railnet.apiserver.request import Collection, ServerVersion, get
 from railnet.configuration import Configuration
 from railnet.controllers import worker
-from railnet.controllers.clean_up.namespace_clean_up import NamespaceCleanUp
+from railnet.controllers.clean_up.idle_namespace_clean_up import NamespaceCleanUp
 from railnet.controllers.clean_up.parameter_server_clean_up import CleanUp
 from railnet.controllers.events import JobEvents
 from railnet.controllers.gangs.placement import GangPlacement
 from railnet.controllers.informer import Informer
 from railnet.controllers.job_pods import JobPods
-from railnet.controllers.net1_names.net1_services import Net1Services
+from railnet.controllers.net1_names.net1_names_controller import Net1Services
 from railnet.controllers.owners import Owners
+from railnet.controllers.shared_pod_watch import alone, both, each
 from railnet.controllers.sticky_addresses import StickyAddresses
 from railnet.controllers.training_pod import training_pod
-from railnet.controllers.watched_pod import alone, both, each
 from railnet.controllers.work_queue import WorkQueue
 from railnet.objects.pod_name import PodName
-from railnet.vf.network import StickyIpam
+from railnet.vf.permitted_networks import StickyIpam
 
 _log = logging.getLogger(__name__)
 _DEFAULTS = Configuration()

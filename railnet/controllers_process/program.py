@@ -23,7 +23,7 @@ from railnet.configuration import Configuration
 from railnet.controllers_process.leader_composition import Leader
 from railnet.controllers_process.metrics import ControllersMetrics, CountingApiServer
 from railnet.errors import Misconfigured
-from railnet.health import Health, Pages
+from railnet.health_server import Health, Pages
 
 _log = logging.getLogger(__name__)
 _NAME = "railnet-controllers"

@@ -30,7 +30,7 @@ from railnet.daemon.rail_memory_file import RailKeeper
 from railnet.install.executable_location import EXECUTABLE
 from railnet.kernel.boot import boot_id
 from railnet.kernel.sysfs.functions import Sysfs
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 
 _RUN = Path(lock.RUN)
 

@@ -34,7 +34,7 @@ from railnet.daemon.apiserver_messages import publishing
 from railnet.daemon.background_tasks import BackgroundTasks
 from railnet.daemon.cni_composition import NodeParts
 from railnet.daemon.conflist_keeper import ConflistKeeper
-from railnet.daemon.host_network_pods import pods_on_host_network
+from railnet.daemon.host_network_pod_query import pods_on_host_network
 from railnet.daemon.metrics import Gauges, Metrics
 from railnet.daemon.node_object import NodeObject
 from railnet.daemon.port_watch import watching_ports
@@ -47,14 +47,14 @@ from railnet.daemon.roce_facts_for_status import RoceStatus
 from railnet.daemon.single_instance import alone
 from railnet.daemon.threads import Threads
 from railnet.errors import Misconfigured, NoAddress
-from railnet.health import Health, Pages
+from railnet.health_server import Health, Pages
 from railnet.kernel.inventory import inventory
-from railnet.kernel.netlink import rdma
+from railnet.kernel.netlink import rdma_netns_mode
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kubelet.checkpoint_file import CheckpointFile
 from railnet.status.report import encode, report, with_roce, with_topology
 from railnet.vf.inventory import Inventory
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 
 _log = logging.getLogger(__name__)
 _ENDING = (signal.SIGTERM, signal.SIGINT)
@@ -159,7 +159,7 @@ async def _start(configuration: Configuration, restarts: int) -> tuple[NodeParts
 
 
 def _check_rdma_netns_mode() -> None:
-    if rdma.netns_mode() == "exclusive":
+    if rdma_netns_mode.netns_mode() == "exclusive":
         raise Misconfigured(
             "the kernel's RDMA netns mode is exclusive, and this version serves shared only: "
             "`rdma system set netns shared`, or the option netns_mode=1 of module ib_core"

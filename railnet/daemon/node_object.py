@@ -14,7 +14,7 @@ from railnet.daemon.topology_labels import TopologyLabels
 from railnet.fabric.topology_labels import RailPlace
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.record import Record
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 
 _REMOVAL_SECONDS = 5.0
 

@@ -32,7 +32,7 @@ from railnet.backoff import Backoff
 from railnet.daemon.apiserver_messages import api_server_of_daemon, name_of_node
 from railnet.fabric.rails_condition import Moment
 from railnet.vf.inventory import Inventory
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 
 _log = logging.getLogger(__name__)
 # Pools choose VFs by more facts than those that wake the loop.

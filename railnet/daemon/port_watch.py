@@ -16,7 +16,7 @@ from railnet.kernel.netlink import link_changes
 from railnet.kernel.netlink.pf_link_state import PfLink
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.inventory import PhysicalFunction
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 
 _log = logging.getLogger(__name__)
 _FIRST_SECONDS = 1.0

@@ -29,7 +29,7 @@ from railnet.vf.mac import Mac
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.provision import Provision
 from railnet.vf.steps import CreateVfs, ProvisionStep
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 
 _log = logging.getLogger(__name__)
 _SETTLE_SECONDS = 5.0

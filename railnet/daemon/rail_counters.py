@@ -32,7 +32,7 @@ from railnet.prometheus_text import Labels, Sample, family
 from railnet.vf.inventory import RdmaDevice
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Record
-from railnet.vf.table import Owner, VfTable
+from railnet.vf.vf_table import Owner, VfTable
 
 _log = logging.getLogger(__name__)
 # Shorter than for an inventory's reads: Prometheus waits for the answer, and a function that answers later is read again then.

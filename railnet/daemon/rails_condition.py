@@ -23,7 +23,7 @@ from railnet.fabric.rails_condition import LIMITS, TAINT, TYPE, Condition, Histo
 from railnet.vf.inventory import Inventory, Rail
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Record, SandboxPod
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 
 _log = logging.getLogger(__name__)
 # The longest is a heartbeat's time, so that a missing right costs no more requests than a condition.

@@ -17,7 +17,7 @@ from railnet.kernel.netlink import uevents
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf import orphan_rescue
 from railnet.vf.changed_functions import EVERYTHING, ChangedFunctions
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 
 _log = logging.getLogger(__name__)
 # PCI and net changes come as uevents and link changes (`railnet.daemon.port_watch`); of a port without a netdev nothing is reported:

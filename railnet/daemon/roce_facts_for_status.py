@@ -5,7 +5,7 @@ import asyncio
 from railnet.kernel import roce_facts
 from railnet.kernel.roce_facts import RoceFacts
 from railnet.kernel.sysfs.functions import Sysfs
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 
 _SECONDS = 2.0
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from cni.host import lock
-from railnet.health import Health, Pages
+from railnet.health_server import Health, Pages
 from railnet.kernel.files import NO_ROOM, make_way
 
 _log = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ from railnet.kernel.umad import query
 from railnet.kernel.umad.node_info import BadAnswer
 from railnet.vf.inventory import DeviceNode, Inventory, PhysicalFunction, Rail, RdmaDevice
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 
 _log = logging.getLogger(__name__)
 _VALUE = "topologyLabels.enabled"

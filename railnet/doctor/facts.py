@@ -8,8 +8,8 @@ from railnet.kernel.roce_facts import RoceFacts
 from railnet.kernel.sysfs.pci_bridges import PciBridge
 from railnet.vf.address_slice import IpNetwork
 from railnet.vf.inventory import Inventory
-from railnet.vf.network import Network
 from railnet.vf.pci_address import PciAddress
+from railnet.vf.permitted_networks import Network
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ from railnet.kubelet.checkpoint_file import CheckpointFile
 from railnet.status.status_command import Unreachable, ask
 from railnet.vf.address_slice import IpNetwork, parse_subnet_env
 from railnet.vf.inventory import Inventory, PhysicalFunction, VirtualFunction
-from railnet.vf.network import SliceIpam, StaticIpam, StickyIpam
 from railnet.vf.pci_address import PciAddress
+from railnet.vf.permitted_networks import SliceIpam, StaticIpam, StickyIpam
 
 _CONFIGURATIONS = "/etc/cni/net.d"
 _SUFFIXES = (".conf", ".conflist", ".json")  # what containerd and CRI-O read (libcni, ConfFiles)

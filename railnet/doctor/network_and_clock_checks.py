@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from railnet.doctor.facts import Facts, InheritedSetting
 from railnet.doctor.finding import Finding
-from railnet.vf.network import Network, NoIpam, SliceIpam, StaticIpam, StickyIpam
+from railnet.vf.permitted_networks import Network, NoIpam, SliceIpam, StaticIpam, StickyIpam
 from railnet.vf.rail_routing import APART
 
 

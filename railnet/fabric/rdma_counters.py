@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from railnet.vf.table import Owner
+from railnet.vf.vf_table import Owner
 
 OCTETS_OF_A_WORD = 4  # port_rcv_data and port_xmit_data count octets, divided by 4
 RECEIVED, TRANSMITTED = "counters/port_rcv_data", "counters/port_xmit_data"

@@ -13,7 +13,7 @@ from railnet.gangs.members import Members, victims
 from railnet.gangs.pending_writes import PendingWrites
 from railnet.gangs.placement.gang import Domain, Gang, GangKey
 from railnet.gangs.placement_annotation import Evicted, Placed
-from railnet.gangs.planning_pass import PlanningPass
+from railnet.gangs.planning_pass_state import PlanningPass
 from railnet.gangs.planning_result import Evict, Mark
 from railnet.gangs.pod import GangPod
 from railnet.objects.pod_name import PodName

@@ -14,7 +14,7 @@ from railnet.apiserver.request import JsonObject
 from railnet.gangs import placement_annotation
 from railnet.gangs.placement_annotation import Placed
 from railnet.jobs.gang_recogniser import GATE, PLACEMENT
-from railnet.vf.network import ADDRESS_ANNOTATION
+from railnet.vf.permitted_networks import ADDRESS_ANNOTATION
 
 HOSTNAME = "kubernetes.io/hostname"
 _PREFERRED = ("affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from railnet.backoff import Backoff
 from railnet.gangs.placement_annotation import Placed
-from railnet.gangs.planning_pass import PlanningPass
+from railnet.gangs.planning_pass_state import PlanningPass
 from railnet.gangs.planning_result import Admit, Evict, Mark, Write, WriteOutcome
 from railnet.gangs.pod import GangPod
 from railnet.objects.pod_name import PodName

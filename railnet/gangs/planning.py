@@ -18,7 +18,7 @@ from railnet.gangs.placement.gang import Gang, GangKey, Placement, Shortfall
 from railnet.gangs.placement.preemption import Preemption
 from railnet.gangs.placement.scheduling_pass import Pass, Rules, schedule
 from railnet.gangs.placement_annotation import Placed
-from railnet.gangs.planning_pass import Find, PlanningPass, about
+from railnet.gangs.planning_pass_state import Find, PlanningPass, about
 from railnet.gangs.planning_result import Admit, Decision, Evict, Root, Said, WriteOutcome
 from railnet.gangs.pod import GangPod
 from railnet.jobs.gang_recogniser import agreed

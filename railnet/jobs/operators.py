@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from railnet.jobs import railnet_labels
-from railnet.jobs.operator_fields import (
+from railnet.jobs.operator_pod_fields import (
     CONTROLLER_NAME,
     Field,
     address_count,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from railnet.errors import Misconfigured
 from railnet.jobs import railnet_labels
 from railnet.jobs.gpus import gpu_count
-from railnet.jobs.operator_fields import Field
+from railnet.jobs.operator_pod_fields import Field
 from railnet.jobs.operators import OPERATORS, Operator, Part
 from railnet.objects.pod import Container, Pod
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_interface
 from typing import Generic, TypeVar
 
-from railnet.vf.network import StickyIpam
+from railnet.vf.permitted_networks import StickyIpam
 
 _Holder = TypeVar("_Holder", bound=Hashable)
 _IPV4 = 4

@@ -15,16 +15,16 @@ from typing import NamedTuple
 from railnet.kernel import vf_netdev_recognition
 from railnet.kernel.files import below
 from railnet.kernel.namespaces.netns import inside
-from railnet.kernel.netlink import link_settings, source_routing
-from railnet.kernel.netlink.link_settings import KnownLink
+from railnet.kernel.netlink import restored_link_settings, source_routing
+from railnet.kernel.netlink.restored_link_settings import KnownLink
 from railnet.kernel.netlink.rtnetlink import Link, Links, links
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.vf_netdev_recognition import mark
 from railnet.kernel.waiting import block_until
 from railnet.vf.inventory import Netdev
-from railnet.vf.link_settings import Settings, Value, changes
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.rail_routing import RULE_PRIORITY
+from railnet.vf.restored_link_settings import Settings, Value, changes
 from railnet.vf.steps import (
     AttachStep,
     ConfigureLink,
@@ -57,7 +57,7 @@ def attach(steps: Sequence[AttachStep], netns_fd: int, root: Path, sysfs: Sysfs)
     undos: list[Callable[[], None]] = []
     with links() as node, links(netns_fd) as sandbox:
         before: dict[PciAddress, Settings] = {
-            step.vf: _require_own(step.vf, link_settings.read(node, step.ifindex), sysfs).settings
+            step.vf: _require_own(step.vf, restored_link_settings.read(node, step.ifindex), sysfs).settings
             for step in steps
             if isinstance(step, MoveLinkIn)
         }
@@ -125,7 +125,7 @@ def _found_again(step: MoveLinkOut, node: Links, sysfs: Sysfs, give_up: float) -
     if ifindex is None:
         return None
     try:
-        link = _require_own(step.vf, link_settings.read(node, ifindex), sysfs)
+        link = _require_own(step.vf, restored_link_settings.read(node, ifindex), sysfs)
         settings, left = _reset(node, ifindex, link.settings, step.before)
     except OSError as error:
         if error.errno != ENODEV:
@@ -157,7 +157,7 @@ def reset(step: ResetLink) -> Mapping[str, Value]:
     """
     with links() as node:
         try:
-            return _reset(node, step.ifindex, link_settings.read(node, step.ifindex).settings, step.before)[1]
+            return _reset(node, step.ifindex, restored_link_settings.read(node, step.ifindex).settings, step.before)[1]
         except OSError as error:
             if error.errno != ENODEV:
                 raise
@@ -170,8 +170,8 @@ def _reset(
     """Return the settings that the netdev has then, and those of `before` that it has not got; with None it keeps all."""
     if before is None or not (wanted := changes(current, before)):
         return current, {}
-    link_settings.write(node, ifindex, current, wanted)
-    now = link_settings.read(node, ifindex).settings
+    restored_link_settings.write(node, ifindex, current, wanted)
+    now = restored_link_settings.read(node, ifindex).settings
     return now, changes(now, before)
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 from railnet.errors import Misconfigured, NotOurs, Unusable
 from railnet.vf.inventory import Inventory, Netdev, VirtualFunction
-from railnet.vf.link_settings import Settings, to_record
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Attachment, Record
+from railnet.vf.restored_link_settings import Settings, to_record
 from railnet.vf.steps import (
     AttachStep,
     ConfigureLink,

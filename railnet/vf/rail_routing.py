@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from railnet.vf.address_slice import IpNetwork
-from railnet.vf.network import Routing
+from railnet.vf.permitted_networks import Routing
 from railnet.vf.record import Attachment
 from railnet.vf.steps import IpInterface, Ipv4Settings, RailRouting, Route
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_interface, ip_network
 from typing import Any, Literal, NamedTuple, get_args
 
-from railnet.vf import link_settings
+from railnet.vf import restored_link_settings
 from railnet.vf.guid import Guid
 from railnet.vf.inventory import DeviceNode, LinkLayer
-from railnet.vf.link_settings import Settings
 from railnet.vf.pci_address import PciAddress
+from railnet.vf.restored_link_settings import Settings
 from railnet.vf.steps import IpInterface, Ipv4Settings, RailRouting, Route
 
 UNKNOWN = "unknown-"  # with a namespace's inode: the container id of a sandbox whose own is not known
@@ -273,7 +273,7 @@ def _decode_attachment(body: dict[str, Any]) -> Attachment:
         rdma=None if body["rdma"] is None else _text(body["rdma"]),
         uverbs=None if body["uverbs"] is None else _decode_device_node(body["uverbs"]),
         routes=_decode_routes(body["routes"]),
-        before=None if body.get("before") is None else link_settings.decode(_object(body["before"])),
+        before=None if body.get("before") is None else restored_link_settings.decode(_object(body["before"])),
         routing=None if body.get("routing") is None else _decode_routing(_object(body["routing"])),
     )
 

@@ -5,9 +5,9 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6
 from typing import NamedTuple
 
 from railnet.vf.guid import Guid
-from railnet.vf.link_settings import Settings
 from railnet.vf.mac import Mac
 from railnet.vf.pci_address import PciAddress
+from railnet.vf.restored_link_settings import Settings
 
 IpInterface = IPv4Interface | IPv6Interface
 

@@ -22,7 +22,7 @@ from railnet.apiserver.kubernetes_package_transport import KubernetesTransport
 from railnet.apiserver.service_account import NotInCluster
 from railnet.configuration import Configuration
 from railnet.errors import Misconfigured
-from railnet.health import Health, Pages
+from railnet.health_server import Health, Pages
 from railnet.webhook import watched_host_ports
 from railnet.webhook.explain_command import policy
 from railnet.webhook.metrics import AdmissionMetrics

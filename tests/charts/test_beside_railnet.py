@@ -24,7 +24,7 @@ def of_kind(kind: str) -> JsonObject:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "template"),
-    [(features.PRIORITIES, "priorityclasses.yaml"), (features.AUTOSCALER, "dns-autoscaler.yaml")],
+    [(features.PRIORITIES, "training-priorityclasses.yaml"), (features.AUTOSCALER, "dns-autoscaler.yaml")],
     ids=["priorities", "autoscaler"],
 )
 def test_value_adds_the_documents_of_the_template(values: features.Values, template: str) -> None:
@@ -36,7 +36,7 @@ def test_value_adds_the_documents_of_the_template(values: features.Values, templ
 
 
 def test_classes_are_those_of_the_page_and_no_class_is_the_clusters_default() -> None:
-    classes = {one["metadata"]["name"]: one for one in as_written("priorityclasses.yaml")}
+    classes = {one["metadata"]["name"]: one for one in as_written("training-priorityclasses.yaml")}
     page = (ROOT / "docs/training/README.md").read_text()
 
     assert {one["kind"] for one in classes.values()} == {"PriorityClass"}

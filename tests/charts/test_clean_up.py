@@ -10,7 +10,7 @@ from railnet.apiserver.request import ApiGroup, Request
 from railnet.controllers.owners import known_kinds
 from tests.charts import features
 from tests.charts.rendered import CHART, Right, rendered, rights
-from tests.railnet.controllers.clean_up import test_namespace_clean_up, test_parameter_server_clean_up
+from tests.railnet.controllers.clean_up import test_idle_namespace_clean_up, test_parameter_server_clean_up
 from tests.railnet.controllers.cluster_in_memory import Cluster
 from tests.railnet.controllers.template_job import NOW, TemplateJob, owned_by, path
 
@@ -58,9 +58,9 @@ def used() -> set[Right]:
     servers.look()
     job.collect_garbage()
     assert job.left("Deployment") == job.left("ReplicaSet") == job.left("StatefulSet") == []
-    test_namespace_clean_up.label(cluster, **{"railnet.io/ttl": "24h"})
-    test_namespace_clean_up.end(job, 0)
-    test_namespace_clean_up.Leader(cluster, NOW + 24 * 3600).look()
+    test_idle_namespace_clean_up.label(cluster, **{"railnet.io/ttl": "24h"})
+    test_idle_namespace_clean_up.end(job, 0)
+    test_idle_namespace_clean_up.Leader(cluster, NOW + 24 * 3600).look()
     assert path("Job", "mnist-worker-0") in cluster.objects
     assert "/api/v1/namespaces/ml" not in cluster.objects
     watched = {("batch", "jobs", "watch"), ("", "pods", "watch"), ("", "namespaces", "watch")}

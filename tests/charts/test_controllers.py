@@ -17,7 +17,7 @@ from tests.charts import rendered as chart
 from tests.charts.rendered import JsonObject, Right, rendered
 from tests.railnet.controllers.builders import pod
 from tests.railnet.controllers.cluster_in_memory import Cluster
-from tests.railnet.controllers.net1_names.test_net1_services import Leader, a_job, add
+from tests.railnet.controllers.net1_names.test_net1_names_controller import Leader, a_job, add
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from railnet.configuration import Configuration, parse
-from railnet.vf.network import NoIpam, SliceIpam, StickyIpam
+from railnet.vf.permitted_networks import NoIpam, SliceIpam, StickyIpam
 from tests.charts import features
 from tests.charts.rendered import CHART, JsonObject, by_name, container, node_yaml, of_kind, pod, rendered
 

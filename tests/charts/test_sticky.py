@@ -4,7 +4,7 @@ import pytest
 
 from railnet.configuration import parse
 from railnet.controllers.sticky_table import NAME
-from railnet.vf.network import StickyIpam
+from railnet.vf.permitted_networks import StickyIpam
 from tests.charts import features
 from tests.charts.rendered import container, node_yaml, of_kind, pod, rendered
 from tests.railnet.controllers.sticky_cluster import Cluster

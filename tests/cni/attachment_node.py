@@ -29,12 +29,12 @@ from cni.recovery.sweep import Recovery
 from cni.sandbox_locks import PerKey
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.inventory import Netdev
-from railnet.vf.link_settings import Settings, Value
-from railnet.vf.network import DEFAULT, Network, Networks, NoIpam
 from railnet.vf.pci_address import PciAddress
+from railnet.vf.permitted_networks import DEFAULT, Network, Networks, NoIpam
 from railnet.vf.record import Record
+from railnet.vf.restored_link_settings import Settings, Value
 from railnet.vf.steps import ResetLink
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 from tests.cni.fake_executable import CONF, ENVIRON
 from tests.railnet.kernel.tree import ON_NODE, UNBOUND, Tree, netdev
 

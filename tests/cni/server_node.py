@@ -20,7 +20,7 @@ from cni.server import Server
 from cni.verbs.parts import Parts
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Netns, Record, SandboxPod
-from railnet.vf.table import Owner
+from railnet.vf.vf_table import Owner
 from tests.cni.fake_executable import PRIMARY, FakeExecutable
 from tests.railnet.vf.builders import FIRST, a_record, an_attachment
 

@@ -13,7 +13,7 @@ from cni.cancellation_shield import to_the_end
 from cni.delegate_slots import DelegateSlots
 from cni.host import frames
 from cni.request_interruption import TimeLimits
-from railnet.vf.table import Owner
+from railnet.vf.vf_table import Owner
 from tests.cni.fake_executable import ENVIRON, FakeExecutable, a_request, output
 from tests.cni.server_node import RAIL, Node
 from tests.waiting import until_async

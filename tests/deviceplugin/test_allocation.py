@@ -10,7 +10,7 @@ from deviceplugin.devices import OfferedVf, Offers
 from deviceplugin.pool_selection import DEFAULT, Pool, Selector
 from railnet.errors import NotOurs, NotReady, Unusable
 from railnet.vf.inventory import RdmaDevice
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 from tests.deviceplugin.builders import a_vf, an_rdma_device, two_rails
 
 POOL = DEFAULT[0]

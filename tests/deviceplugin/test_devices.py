@@ -7,7 +7,7 @@ from deviceplugin.pool_selection import DEFAULT, Pool, Selector
 from railnet.vf.inventory import Inventory
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.rail_memory import RailNumbers, RememberedRail
-from railnet.vf.table import Owner, VfTable
+from railnet.vf.vf_table import Owner, VfTable
 from tests.deviceplugin.builders import ACTIVE, a_pf, a_vf, an_rdma_device, two_rails
 
 POOL = DEFAULT[0]

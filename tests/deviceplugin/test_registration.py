@@ -14,7 +14,7 @@ from deviceplugin.registration import Registration, remove_stale_sockets, socket
 from deviceplugin.service import PoolService
 from railnet.errors import Misconfigured
 from railnet.kubelet.checkpoint_file import CheckpointFile
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 from tests.deviceplugin.builders import two_rails
 from tests.deviceplugin.fake_kubelet import WAIT_SECONDS, Kubelet, dial
 

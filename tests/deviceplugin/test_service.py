@@ -20,7 +20,7 @@ from railnet.kubelet.api import deviceplugin_pb2_grpc as grpc_api
 from railnet.kubelet.checkpoint_file import CheckpointFile
 from railnet.vf.inventory import Inventory
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.table import Owner, VfTable
+from railnet.vf.vf_table import Owner, VfTable
 from tests.deviceplugin.builders import DOWN, an_rdma_device, two_rails
 from tests.deviceplugin.fake_kubelet import WAIT_SECONDS, Dialled, Kubelet, dial
 

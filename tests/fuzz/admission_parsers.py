@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from railnet.admission import gang_review, service_review
+from railnet.admission import gang_review, host_network_service_review
 from railnet.admission.certificates import authority, ca_bundle
 from railnet.admission.certificates.authority import (
     ServerCertificate,
@@ -33,12 +33,12 @@ def admission_review(data: bytes) -> None:
     if not data:
         with suppress(UnreadableReview):
             raise AssertionError(review(bytes(MAX_BYTES + 1), Policy()))
-    asked = service_review.asked(data)
+    asked = host_network_service_review.asked(data)
     for reviewed in (
         review(data, Policy(priority_class="iteration"), None),
         review(data, Policy(priority_class="iteration"), net1=True, free_port=lambda _: 20000),
-        service_review.answered(asked, None),
-        service_review.answered(asked, SeenPod("p", (20000,), asked.pod, ("tfjob-port",), replica=False)),
+        host_network_service_review.answered(asked, None),
+        host_network_service_review.answered(asked, SeenPod("p", (20000,), asked.pod, ("tfjob-port",), replica=False)),
     ):
         response = json.loads(reviewed.body)["response"]
         assert isinstance(response["uid"], str)
@@ -137,7 +137,7 @@ PARSERS = (
             "railnet.admission.gang_review": (),
             "railnet.admission.gang_decision": ("decide", "_others", "_no_gang", "_unread"),
             "railnet.jobs.other_placement": (),
-            "railnet.admission.node_affinity": (),
+            "railnet.admission.node_affinity_narrowing": (),
         },
     ),
 )

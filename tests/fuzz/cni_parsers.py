@@ -21,7 +21,7 @@ from cni.request import parse as parse_request
 from railnet.errors import Misconfigured, NoAddress
 from railnet.vf.address_slice import choose
 from railnet.vf.inventory import Inventory, PhysicalFunction
-from railnet.vf.network import SliceIpam
+from railnet.vf.permitted_networks import SliceIpam
 from railnet.vf.record import Netns, Record, RecordedIpam, SandboxPod, decode, encode
 from tests.fuzz.mutation import SEPARATOR
 from tests.fuzz.parser import Parser

@@ -11,7 +11,7 @@ from railnet.doctor.process_limits import pod_uid
 from railnet.install import running_plugins
 from railnet.kernel.namespaces import netns_search
 from railnet.kernel.netlink import dcb, sandbox_link_state, source_routing, uevents
-from railnet.kernel.netlink import rdma as rdma_netlink
+from railnet.kernel.netlink import rdma_netns_mode as rdma_netlink
 from railnet.kernel.netlink.protocol import Netlink, decode, decode_attributes
 from railnet.kernel.netlink.rtnetlink import Links
 from railnet.kernel.sysfs.functions import Sysfs
@@ -408,7 +408,7 @@ PARSERS = (
     Parser(
         "source-routing", rules_and_routes, (OSError,), {"railnet.kernel.netlink.source_routing": ("rules", "routes")}
     ),
-    Parser("rdma", rdma, (OSError,), {"railnet.kernel.netlink.rdma": ("ask",)}),
+    Parser("rdma", rdma, (OSError,), {"railnet.kernel.netlink.rdma_netns_mode": ("ask",)}),
     Parser("dcb", flow_control, (ValueError, LookupError), {"railnet.kernel.netlink.dcb": ("decode",)}),
     Parser(
         "sandbox",

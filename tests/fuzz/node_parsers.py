@@ -32,7 +32,7 @@ from railnet.daemon import conflist
 from railnet.doctor import cluster_checks
 from railnet.doctor.cluster_parsing import pod_rails
 from railnet.errors import Misconfigured, NotPermitted
-from railnet.health import Health, Pages
+from railnet.health_server import Health, Pages
 from railnet.install import elf_relocation, runtime_cached_configurations
 from railnet.kernel.foreign_state_files import Entry
 from railnet.kubelet import checkpoint, checkpointed_responses, podresources
@@ -40,7 +40,16 @@ from railnet.kubelet.api import cri_pb2, deviceplugin_pb2, podresources_pb2
 from railnet.objects.network_status import ANNOTATION
 from railnet.vf import rail_memory
 from railnet.vf.address_slice import ip_network
-from railnet.vf.network import Limit, Network, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam, StickyIpam
+from railnet.vf.permitted_networks import (
+    Limit,
+    Network,
+    Networks,
+    NoIpam,
+    PluginIpam,
+    SliceIpam,
+    StaticIpam,
+    StickyIpam,
+)
 from railnet.vf.rail_memory import Card, RailNumbers, UnreadableRailMemory
 from railnet.vf.record import Stage, UnreadableRecord, decode, encode, find_lost
 from tests.fuzz.mutation import SEPARATOR
@@ -424,7 +433,7 @@ PARSERS = (
         "annotations",
         annotations,
         (Misconfigured, NotPermitted),
-        {"railnet.vf.network": ("Networks.choose", "_static", "_parsed", "_address")},
+        {"railnet.vf.permitted_networks": ("Networks.choose", "_static", "_parsed", "_address")},
     ),
     Parser(
         "network-status",
@@ -463,5 +472,5 @@ PARSERS = (
         (),
         {"railnet.install.runtime_cached_configurations": ("_in", "_lives", "_exists", "_primary_of")},
     ),
-    Parser("health", health_request, (ValueError,), {"railnet.health": ("Health.answer",)}),
+    Parser("health", health_request, (ValueError,), {"railnet.health_server": ("Health.answer",)}),
 )

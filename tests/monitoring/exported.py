@@ -28,7 +28,7 @@ from railnet.fabric.rdma_counters import OF_A_PF, OF_A_VF
 from railnet.jobs.operators import OPERATORS
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.record import SandboxPod
-from railnet.vf.table import Owner, VfTable
+from railnet.vf.vf_table import Owner, VfTable
 from railnet.webhook.metrics import AdmissionMetrics
 from tests.deviceplugin.builders import a_vf
 from tests.railnet.controllers.cluster_in_memory import Cluster, Refusal

@@ -99,7 +99,7 @@ def test_picture_in_the_readme_shows_what_the_demo_prints_in_the_same_columns(ru
 
 def picture_lines() -> list[str]:
     """Return the picture's text, each run at the column that its x stands for; rules are drawn as lines."""
-    margin, column_width = 18, 7.25  # scripts/picture: MARGIN, COLUMN
+    margin, column_width = 18, 7.25  # scripts/demo-picture: MARGIN, COLUMN
     lines: dict[int, str] = {}
     for x, y, run in re.findall(r'<text x="([\d.]+)" y="(\d+)"[^>]*>([^<]*)</text>', PICTURE.read_text()):
         column = round((float(x) - margin) / column_width)

@@ -12,8 +12,17 @@ from hypothesis import strategies as st
 from deviceplugin.pool_selection import Pool, Selector
 from railnet.configuration import Admission, Configuration, HostConfiguration, Publish, Timeouts, load, parse
 from railnet.errors import Misconfigured
-from railnet.vf.network import Limit, Network, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam, StickyIpam
 from railnet.vf.pci_address import PciAddress
+from railnet.vf.permitted_networks import (
+    Limit,
+    Network,
+    Networks,
+    NoIpam,
+    PluginIpam,
+    SliceIpam,
+    StaticIpam,
+    StickyIpam,
+)
 from railnet.vf.provision import Provision
 
 PAGE = Path(__file__).parents[2] / "docs/configuration.md"

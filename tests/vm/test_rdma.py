@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from railnet.kernel.netlink import rdma
+from railnet.kernel.netlink import rdma_netns_mode
 
 
 @pytest.fixture
@@ -17,12 +17,12 @@ def exclusive() -> Iterator[None]:
 
 @pytest.mark.usefixtures("guest", "exclusive")
 def test_exclusive_mode_is_read() -> None:
-    assert rdma.netns_mode() == "exclusive"
+    assert rdma_netns_mode.netns_mode() == "exclusive"
 
 
 @pytest.mark.usefixtures("guest")
 def test_shared_mode_is_read() -> None:
-    assert rdma.netns_mode() == "shared"
+    assert rdma_netns_mode.netns_mode() == "shared"
 
 
 def run(*command: str) -> None:

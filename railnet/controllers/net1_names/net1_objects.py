@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from railnet.apiserver.request import ApiObject, Collection, JsonObject
-from railnet.controllers.net1_names.net1_records import EndpointSlice, Family, Net1Record, Service
 from railnet.controllers.net1_names.observed_job_objects import FoundObject
+from railnet.controllers.net1_names.wanted_net1_records import EndpointSlice, Family, Net1Record, Service
 from railnet.controllers.training_pod import Job
 from railnet.jobs import railnet_labels
 from railnet.jobs.name_truncation import shortened

@@ -20,14 +20,14 @@ from railnet.errors import Misconfigured, NotPermitted, NotReady, Unusable
 from railnet.kernel.namespaces import orphan_netdevs
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.inventory import Netdev, Port
-from railnet.vf.link_settings import Settings
-from railnet.vf.network import DEFAULT, NoIpam, PluginIpam, SliceIpam, StaticIpam
 from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.pci_address import PciAddress
+from railnet.vf.permitted_networks import DEFAULT, NoIpam, PluginIpam, SliceIpam, StaticIpam
 from railnet.vf.record import Netns, Record, RecordedIpam
+from railnet.vf.restored_link_settings import Settings
 from railnet.vf.sandbox_difference import SandboxLink
 from railnet.vf.steps import ConfigureLink, Given, MoveLinkIn, MoveLinkOut, ProbeAgain, RenameLink, Route
-from railnet.vf.table import Owner
+from railnet.vf.vf_table import Owner
 from tests.cni.attachment_node import KEY, NO_DRIVER, PRIMARY, VF, Node, a_node, attached, planned
 from tests.cni.fake_executable import CONF, ENVIRON
 from tests.railnet.kernel.tree import ON_NODE, UNBOUND

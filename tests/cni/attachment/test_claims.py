@@ -8,7 +8,7 @@ import pytest
 from cni.attachment.claims import Claims
 from railnet.errors import NotReady
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.table import Owner, VfTable
+from railnet.vf.vf_table import Owner, VfTable
 from tests.deviceplugin.builders import two_rails
 
 (FIRST, BUSY), (SECOND, _) = ([vf.address for vf in pf.vfs] for pf in two_rails().pfs)

@@ -8,7 +8,7 @@ import pytest
 from cni.attachment import ipam_plugin
 from cni.host.chain import ExecOutput
 from cni.host.errors import CniError, NotExecuted
-from railnet.vf.network import PluginIpam
+from railnet.vf.permitted_networks import PluginIpam
 from railnet.vf.record import RecordedIpam
 from railnet.vf.steps import Given, Route
 from tests.cni.host.fake_runner import Runner, printed

@@ -10,12 +10,20 @@ import pytest
 from cni.attachment.journal import Journal
 from cni.attachment.local_ipam import LocalIpam
 from railnet.errors import Misconfigured, NoAddress
-from railnet.vf import network
+from railnet.vf import permitted_networks
 from railnet.vf.address_slice import IpNetwork
 from railnet.vf.attachment_plan import assign
 from railnet.vf.inventory import Inventory
-from railnet.vf.network import ChosenNetwork, NetworkIpam, Networks, NoIpam, PluginIpam, SliceIpam, StaticIpam
 from railnet.vf.pci_address import PciAddress
+from railnet.vf.permitted_networks import (
+    ChosenNetwork,
+    NetworkIpam,
+    Networks,
+    NoIpam,
+    PluginIpam,
+    SliceIpam,
+    StaticIpam,
+)
 from railnet.vf.rail_memory import RailNumbers, RememberedRail
 from railnet.vf.steps import IpInterface, Route
 from tests.deviceplugin.builders import a_pf, a_vf, two_rails
@@ -37,7 +45,7 @@ class Network:
     def __init__(self, folder: Path, ipam: NetworkIpam, subnet: str = "10.244.3.1/24") -> None:
         text = f"FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET={subnet}\nFLANNEL_MTU=1450\n"
         (folder / "subnet.env").write_text(text)
-        self.addresses, self.network = LocalIpam(folder / "subnet.env"), network.Network(ipam=ipam)
+        self.addresses, self.network = LocalIpam(folder / "subnet.env"), permitted_networks.Network(ipam=ipam)
 
     def check(self, node: Inventory, *, of: Iterable[PciAddress] | None = None) -> None:
         vfs = {vf.address for vf in node.vfs()} if of is None else set(of)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cni.attachment.attachments import Attachments
-from railnet.vf.table import Owner
+from railnet.vf.vf_table import Owner
 from tests.cni.attachment_node import KEY, VF, Node, a_node, attached, planned
 
 OLD, YOUNG = 0.0, 3600.0  # how long an ADD may take: with these every record is old, or none

@@ -15,7 +15,7 @@ from cni.attachment.attachments import Attachments
 from cni.host import lock
 from railnet.kernel.files import below
 from railnet.kernel.processes import host_process
-from railnet.vf.network import PluginIpam
+from railnet.vf.permitted_networks import PluginIpam
 from tests.cni.attachment_node import KEY, Node, a_node, attached
 
 

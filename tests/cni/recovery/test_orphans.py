@@ -17,7 +17,7 @@ from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.record import Netns
 from railnet.vf.sandbox_difference import SandboxLink
 from railnet.vf.steps import ProbeAgain, RenameLink
-from railnet.vf.table import Owner
+from railnet.vf.vf_table import Owner
 from tests.cni.attachment_node import VF, Node, a_node, attached
 from tests.railnet.kernel.tree import PF
 

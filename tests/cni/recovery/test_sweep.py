@@ -18,7 +18,7 @@ from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Record
 from railnet.vf.sandbox_difference import SandboxLink
 from railnet.vf.steps import RenameLink
-from railnet.vf.table import Owner, VfTable
+from railnet.vf.vf_table import Owner, VfTable
 from tests.cni.attachment_node import KEY, NO_DRIVER, VF, Node, a_node, attached, planned
 from tests.railnet.kernel.tree import IN_POD
 from tests.railnet.vf.builders import an_attachment

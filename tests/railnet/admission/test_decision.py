@@ -11,7 +11,7 @@ from railnet.admission.environment import VARIABLES
 from railnet.admission.review_configuration import Namespace, Policy
 from railnet.errors import Misconfigured, NotPermitted
 from railnet.objects.pod import parse
-from railnet.vf.network import Limit, Network, Networks, NoIpam, StaticIpam, StickyIpam
+from railnet.vf.permitted_networks import Limit, Network, Networks, NoIpam, StaticIpam, StickyIpam
 from tests.railnet.admission.reviewing import ask, patch_of, reviewed
 
 JOB = "training.kubeflow.org/"

@@ -13,7 +13,7 @@ from railnet.admission.review_configuration import Policy
 from railnet.admission.tf_config import rewritten, with_own_port
 from railnet.errors import Misconfigured
 from railnet.jobs.net1_names import service
-from railnet.vf.network import Network, Networks, NoIpam
+from railnet.vf.permitted_networks import Network, Networks, NoIpam
 from tests.railnet.admission.reviewing import JsonObject, applied, ask, patch_of
 from tests.railnet.admission.test_decision import a_pod
 

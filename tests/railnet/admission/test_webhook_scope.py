@@ -22,7 +22,7 @@ from railnet.jobs.operators import OPERATORS, Operator
 from railnet.jobs.railnet_labels import NET1
 from railnet.jobs.recogniser import recognise
 from railnet.objects.pod import parse
-from railnet.vf.network import STICKY_ANNOTATION, Limit, Network, Networks, StickyIpam
+from railnet.vf.permitted_networks import STICKY_ANNOTATION, Limit, Network, Networks, StickyIpam
 from tests.railnet.admission.goldens import GOLDENS, Golden
 from tests.railnet.admission.reviewing import ask
 from tests.railnet.admission.test_near_misses import a_pod_of_no_operator, near_misses_of_goldens

@@ -15,7 +15,7 @@ from railnet.controllers.owners import Owners
 from railnet.controllers.sticky_addresses import StickyAddresses
 from railnet.controllers.training_pod import TrainingPod, training_pod
 from railnet.jobs.reported_pod import ReportedPod
-from railnet.vf.network import Networks
+from railnet.vf.permitted_networks import Networks
 
 TABLE = "/api/v1/namespaces/railnet/configmaps/railnet-sticky-addresses"
 

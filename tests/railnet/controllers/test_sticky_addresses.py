@@ -13,7 +13,7 @@ import pytest
 from railnet.apiserver.client import Conflict, RequestFailed
 from railnet.apiserver.request import Request
 from railnet.objects.pod_name import PodName
-from railnet.vf.network import Limit, Network, Networks, StickyIpam
+from railnet.vf.permitted_networks import Limit, Network, Networks, StickyIpam
 from tests.railnet.controllers.sticky_cluster import TABLE, Cluster, Leader, job, table
 
 

@@ -33,7 +33,7 @@ from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kubelet.checkpoint_file import CheckpointFile
 from railnet.vf.inventory import Inventory, PhysicalFunction
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 from tests.deviceplugin.builders import two_rails
 from tests.waiting import until_async
 

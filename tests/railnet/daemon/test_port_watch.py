@@ -15,7 +15,7 @@ from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.changed_functions import ChangedFunctions
 from railnet.vf.inventory import PhysicalFunction
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 from tests.deviceplugin.builders import two_rails
 
 Look = Callable[[Mapping[int, PfLink | None]], Awaitable[None]]

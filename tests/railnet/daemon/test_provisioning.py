@@ -16,7 +16,7 @@ from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.provision import Provision
 from railnet.vf.steps import BindDriver, CreateVfs, ProvisionStep
-from railnet.vf.table import Owner, VfTable
+from railnet.vf.vf_table import Owner, VfTable
 from tests.jittered import jittered
 from tests.railnet.kernel.begun_jobs import Hangs, wait_for_begin
 from tests.railnet.kernel.tree import IN_POD, OTHER_PF, OTHER_VF, PF, UNBOUND, Tree, link

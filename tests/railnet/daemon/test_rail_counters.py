@@ -14,7 +14,7 @@ from railnet.daemon.rail_counters import RailCounters
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.sysfs.rdma_counters import read_counters
 from railnet.vf.record import Record, SandboxPod
-from railnet.vf.table import Owner, VfTable
+from railnet.vf.vf_table import Owner, VfTable
 from tests.railnet.kernel.tree import ON_NODE, OTHER_PF, OTHER_VF, PF, Tree
 from tests.railnet.vf.builders import FIRST, a_record, an_attachment
 

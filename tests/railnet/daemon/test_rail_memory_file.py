@@ -15,9 +15,9 @@ from railnet.daemon import rail_memory_file
 from railnet.daemon.rail_memory_file import ChangedMeanwhile, RailFile, RailKeeper
 from railnet.vf.guid import Guid
 from railnet.vf.inventory import Inventory
-from railnet.vf.network import Network, Networks, SliceIpam
+from railnet.vf.permitted_networks import Network, Networks, SliceIpam
 from railnet.vf.rail_memory import FILE, RememberedRail, UnreadableRailMemory, encode
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 from tests.deviceplugin.builders import a_pf, a_vf, an_rdma_device, two_rails
 from tests.railnet.vf.builders import a_record, an_attachment
 

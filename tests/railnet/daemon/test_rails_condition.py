@@ -27,7 +27,7 @@ from railnet.vf.inventory import Inventory, Port
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.rail_memory import RailNumbers, RememberedRail
 from railnet.vf.record import Record, SandboxPod
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 from simnode.kubernetes.api_server import ApiServer, Received, Reply
 from tests.deviceplugin.builders import ACTIVE, DOWN, a_pf, a_vf, an_rdma_device, two_rails
 from tests.jittered import jittered

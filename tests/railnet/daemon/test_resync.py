@@ -15,7 +15,7 @@ from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.changed_functions import EVERYTHING, MOST, ChangedFunction, ChangedFunctions
 from railnet.vf.inventory import Inventory, Netdev, VirtualFunction
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.table import Owner, VfTable
+from railnet.vf.vf_table import Owner, VfTable
 from tests.deviceplugin.builders import two_rails
 from tests.railnet.vf.builders import FIRST, SECOND
 from tests.waiting import until_async

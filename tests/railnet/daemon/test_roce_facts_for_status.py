@@ -11,7 +11,7 @@ from railnet.daemon.roce_facts_for_status import RoceStatus
 from railnet.kernel.netlink import dcb
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 from tests.railnet.kernel.roce_node import PF, VF, roce_node
 from tests.railnet.kernel.tree import Tree
 

@@ -29,7 +29,7 @@ from railnet.vf.inventory import DeviceNode, Inventory, PhysicalFunction, Port
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.provision import Provision
 from railnet.vf.rail_memory import RailNumbers, RememberedRail
-from railnet.vf.table import VfTable
+from railnet.vf.vf_table import VfTable
 from tests.deviceplugin.builders import ACTIVE, a_pf, a_vf, an_rdma_device, two_rails
 from tests.jittered import jittered
 from tests.railnet.kernel.begun_jobs import Hangs, wait_for_begin

@@ -19,8 +19,8 @@ from railnet.doctor.gathering import Places
 from railnet.kernel.sysfs import functions
 from railnet.kernel.threads.bounded_reads import BoundedReads
 from railnet.vf.inventory import Inventory, Netdev
-from railnet.vf.network import Network, NoIpam, SliceIpam, StaticIpam
 from railnet.vf.pci_address import PciAddress
+from railnet.vf.permitted_networks import Network, NoIpam, SliceIpam, StaticIpam
 from tests.railnet.kernel import nodes
 from tests.railnet.kernel.tree import Function, Tree
 

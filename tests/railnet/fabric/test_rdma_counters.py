@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railnet.fabric.rdma_counters import RECEIVED, Tally, difference, parse_counter, saturated, summed, tallied
-from railnet.vf.table import Owner
+from railnet.vf.vf_table import Owner
 
 ONE, OTHER = Owner("one", "eth0", "1"), Owner("other", "eth0", "2")
 LARGEST = (1 << 64) - 1

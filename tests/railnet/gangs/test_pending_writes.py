@@ -1,7 +1,7 @@
 """A write that was refused is not sent again at once, and after each refusal later."""
 
 from railnet.gangs.pending_writes import PendingWrites
-from railnet.gangs.planning_pass import PlanningPass
+from railnet.gangs.planning_pass_state import PlanningPass
 from railnet.gangs.planning_result import Evict, WriteOutcome
 from railnet.gangs.pod import GangPod, GangPods
 from railnet.jobs.reported_pod import ReportedPod

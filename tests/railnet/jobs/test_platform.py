@@ -17,7 +17,7 @@ ROOT = FOLDER.parents[2]
 TRAINING = {"nightly"}
 UNTOUCHED = "its labels match no training operator that Railnet knows"
 EACH = pytest.mark.parametrize("pod", PODS, ids=lambda pod: pod.workload)
-CLASSES = {one["metadata"]["name"] for one in as_written("priorityclasses.yaml")}
+CLASSES = {one["metadata"]["name"] for one in as_written("training-priorityclasses.yaml")}
 
 
 def explain(folder: Path, pod: WorkloadPod) -> list[str]:

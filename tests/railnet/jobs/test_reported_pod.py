@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from railnet.controllers.shared_pod_watch import alone, both
 from railnet.controllers.training_pod import training_pod
-from railnet.controllers.watched_pod import alone, both
 from railnet.gangs.pod import GangPods
 from railnet.jobs import reported_pod
 from railnet.jobs.reported_pod import ReportedPod

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from railnet.jobs.sticky_numbers import StickyPod, addresses, assign, number_of, numbers
-from railnet.vf.network import STICKY_ANNOTATION, Limit, Network, Networks, StickyIpam
+from railnet.vf.permitted_networks import STICKY_ANNOTATION, Limit, Network, Networks, StickyIpam
 
 SMALL = StickyIpam(ip_network("10.58.0.0/29"))
 RAILS = StickyIpam(ip_network("10.58.0.0/16"), 3)

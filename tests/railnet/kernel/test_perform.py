@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pytest
 
 from railnet.kernel import perform, vf_netdev_recognition
-from railnet.kernel.netlink import link_settings
-from railnet.kernel.netlink.link_settings import KnownLink
+from railnet.kernel.netlink import restored_link_settings
+from railnet.kernel.netlink.restored_link_settings import KnownLink
 from railnet.kernel.netlink.rtnetlink import IpInterface, Link
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.inventory import Netdev
@@ -163,7 +163,7 @@ def a_kernel(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Kernel]:
         kernel = Kernel(node, sandbox)
         monkeypatch.setattr(vf_netdev_recognition, "_kinds", list(OLD_KERNEL))
         monkeypatch.setattr(perform, "links", kernel.links)
-        monkeypatch.setattr(link_settings, "read", lambda links, ifindex: links.known(ifindex))
+        monkeypatch.setattr(restored_link_settings, "read", lambda links, ifindex: links.known(ifindex))
         return kernel
 
     return made
@@ -201,8 +201,10 @@ def test_undo_of_an_attach_gives_the_netdev_its_mtu_back(a_kernel, monkeypatch: 
     kernel = a_kernel([a_link(11, "ibs5v0", parent=OURS)])
     kernel.refuses = {"add_address": OSError(errno.EINVAL, "Invalid argument")}
     mtus, written = iter((4092, 2044, 4092)), []
-    monkeypatch.setattr(link_settings, "read", lambda *_: KnownLink("ibs5v0", OURS, {"mtu": next(mtus)}))
-    monkeypatch.setattr(link_settings, "write", lambda _, ifindex, found, wanted: written.append((ifindex, wanted)))
+    monkeypatch.setattr(restored_link_settings, "read", lambda *_: KnownLink("ibs5v0", OURS, {"mtu": next(mtus)}))
+    monkeypatch.setattr(
+        restored_link_settings, "write", lambda _, ifindex, found, wanted: written.append((ifindex, wanted))
+    )
 
     with pytest.raises(OSError, match="Invalid argument"):
         perform.attach((IN, ADDRESSES), SANDBOX, ROOT, SHOWN)
@@ -410,8 +412,8 @@ def test_take_back_writes_a_setting_that_is_another(a_kernel, monkeypatch: pytes
         written.append((ifindex, wanted))
         settings.update(wanted)
 
-    monkeypatch.setattr(link_settings, "read", lambda *_: KnownLink("ibs5v0", OURS, dict(settings)))
-    monkeypatch.setattr(link_settings, "write", write)
+    monkeypatch.setattr(restored_link_settings, "read", lambda *_: KnownLink("ibs5v0", OURS, dict(settings)))
+    monkeypatch.setattr(restored_link_settings, "write", write)
 
     assert perform.take_back((BACK,), SANDBOX, SHOWN) == {VF: Netdev("ibs5v0", 31, 4092)}
     assert written == [(31, {"mtu": 4092, "group": 0})]
@@ -419,8 +421,8 @@ def test_take_back_writes_a_setting_that_is_another(a_kernel, monkeypatch: pytes
 
 def test_take_back_leaves_out_a_netdev_that_keeps_a_setting(a_kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     a_kernel(sandbox=[a_link(31, "net1", parent=OURS)])
-    monkeypatch.setattr(link_settings, "read", lambda *_: KnownLink("ibs5v0", OURS, {"mtu": 4092, "group": 7}))
-    monkeypatch.setattr(link_settings, "write", lambda *_: None)
+    monkeypatch.setattr(restored_link_settings, "read", lambda *_: KnownLink("ibs5v0", OURS, {"mtu": 4092, "group": 7}))
+    monkeypatch.setattr(restored_link_settings, "write", lambda *_: None)
 
     assert perform.take_back((BACK,), SANDBOX, SHOWN) == {}
 
@@ -461,8 +463,8 @@ def test_take_back_leaves_out_a_netdev_that_another_program_takes_at_once(
 
 def test_take_back_writes_no_setting_of_another_devices_link(a_kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     a_kernel(sandbox=[a_link(31, "net1", parent=OURS)])
-    monkeypatch.setattr(link_settings, "read", lambda *_: KnownLink("ibs5v0", "0000:83:00.1", {"mtu": 9000}))
-    monkeypatch.setattr(link_settings, "write", lambda *_: pytest.fail("a setting was written"))
+    monkeypatch.setattr(restored_link_settings, "read", lambda *_: KnownLink("ibs5v0", "0000:83:00.1", {"mtu": 9000}))
+    monkeypatch.setattr(restored_link_settings, "write", lambda *_: pytest.fail("a setting was written"))
 
     assert perform.take_back((BACK,), SANDBOX, SHOWN) == {}
 

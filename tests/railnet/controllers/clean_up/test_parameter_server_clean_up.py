@@ -15,8 +15,8 @@ from railnet.controllers.events import JobEvents
 from railnet.controllers.informer import Informer
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.owners import Owners
+from railnet.controllers.shared_pod_watch import alone
 from railnet.controllers.training_pod import Job, training_pod
-from railnet.controllers.watched_pod import alone
 from tests.railnet.controllers.cluster_in_memory import Cluster, Refusal
 from tests.railnet.controllers.template_job import JUST_NOW, LONG_AGO, NOW, TemplateJob, owned_by, path
 

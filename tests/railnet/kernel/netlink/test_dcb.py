@@ -10,7 +10,7 @@ import pytest
 from railnet.fabric.roce import FlowControl
 from railnet.kernel.netlink import dcb
 from railnet.kernel.netlink.protocol import attributes
-from tests.railnet.kernel.netlink.test_rdma import ACKNOWLEDGED, FakeKernel, refused
+from tests.railnet.kernel.netlink.test_rdma_netns_mode import ACKNOWLEDGED, FakeKernel, refused
 
 # Header: length 28, type RTM_GETDCB, NLM_F_REQUEST | NLM_F_ACK, sequence 1. Then struct dcbmsg, and DCB_ATTR_IFNAME "ens5", padded.
 REQUEST = bytes.fromhex("20000000 4e00 0500 01000000 00000000  00 15 0000  0900 0100 656e733500 000000")

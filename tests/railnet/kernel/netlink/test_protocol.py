@@ -16,7 +16,7 @@ from railnet.kernel.netlink.protocol import (
     text,
 )
 from railnet.kernel.netlink.rtnetlink import Links
-from tests.railnet.kernel.netlink.test_rdma import ACKNOWLEDGED, DONE, MLX5_7, PORT, FakeKernel
+from tests.railnet.kernel.netlink.test_rdma_netns_mode import ACKNOWLEDGED, DONE, MLX5_7, PORT, FakeKernel
 
 LISTED = MLX5_7[16:]
 

@@ -9,7 +9,7 @@ import pytest
 from railnet.kernel.netlink.protocol import attributes, encode
 from railnet.kernel.netlink.rtnetlink import Hardware, Link, LinkFacts, Links, link_message, links
 from railnet.vf.steps import Route
-from tests.railnet.kernel.netlink.test_rdma import ACKNOWLEDGED, DONE, FakeKernel
+from tests.railnet.kernel.netlink.test_rdma_netns_mode import ACKNOWLEDGED, DONE, FakeKernel
 
 # Bytes of a little-endian kernel, written by hand. Header: length, type, flags, sequence number, port id.
 # Then struct ifinfomsg: family, type, ifindex, flags, mask of the flags to change; or ifaddrmsg. Then attributes.

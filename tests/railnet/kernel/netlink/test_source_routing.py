@@ -10,7 +10,7 @@ from railnet.kernel.netlink import source_routing
 from railnet.kernel.netlink.protocol import attributes, encode, u32
 from railnet.kernel.netlink.rtnetlink import Links
 from railnet.vf.steps import Ipv4Settings, Route, Rule
-from tests.railnet.kernel.netlink.test_rdma import ACKNOWLEDGED, DONE, FakeKernel, refused
+from tests.railnet.kernel.netlink.test_rdma_netns_mode import ACKNOWLEDGED, DONE, FakeKernel, refused
 
 RULE, RULE6 = Rule(ip_address("10.56.3.1"), 5601), Rule(ip_address("fd00::1"), 5601)
 RANGE = Route(ip_network("10.56.0.0/16"), None)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Generic, TypeVar
 
-from railnet.kernel.sockets.tcp_listener import Acceptor, close_after_sending, listening
+from railnet.kernel.sockets.batched_tcp_listener import Acceptor, close_after_sending, listening
 
 _log = logging.getLogger(__name__)
 _Value = TypeVar("_Value")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railnet.errors import Misconfigured, NotPermitted
-from railnet.vf.network import (
+from railnet.vf.permitted_networks import (
     ADDRESS_ANNOTATION,
     NETWORK_ANNOTATION,
     STICKY_ANNOTATION,

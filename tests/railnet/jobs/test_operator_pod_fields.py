@@ -2,7 +2,7 @@
 
 import pytest
 
-from railnet.jobs.operator_fields import CONTROLLER_NAME, address_count, either, env, first, key
+from railnet.jobs.operator_pod_fields import CONTROLLER_NAME, address_count, either, env, first, key
 from tests.railnet.jobs.builders import a_container, a_pod
 
 

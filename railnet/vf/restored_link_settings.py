@@ -1,7 +1,7 @@
 """A VF's netdev carries these settings from one pod to the next unless it is reset: one table. Pure.
 
 Each setting is read before the netdev goes into a sandbox, and has its value again when the netdev is back. Reading and writing
-are `railnet.kernel.netlink.link_settings`'s. docs/decisions/0042 has the table with what the kernel resets, and what is not reset.
+are `railnet.kernel.netlink.restored_link_settings`'s. docs/decisions/0042 has the table with what the kernel resets, and what is not reset.
 """
 
 from collections.abc import Mapping

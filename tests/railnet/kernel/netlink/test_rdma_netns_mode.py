@@ -4,7 +4,7 @@ from errno import EINVAL
 
 import pytest
 
-from railnet.kernel.netlink import rdma
+from railnet.kernel.netlink import rdma_netns_mode
 
 # Bytes of a little-endian kernel, written by hand; other tests of netlink read them, too. Header: length, type, flags, sequence number, port id.
 DONE = bytes.fromhex("14000000 0300 0200 01000000 00000000  00000000")
@@ -54,33 +54,33 @@ class FakeKernel:
 def test_request_has_these_bytes() -> None:
     kernel = FakeKernel(system(1), ACKNOWLEDGED)
 
-    rdma.ask(kernel)
+    rdma_netns_mode.ask(kernel)
 
     assert kernel.sent == [bytes.fromhex("10000000 0614 0500 01000000 00000000")]
 
 
 @pytest.mark.parametrize(("mode", "words"), [(0, "exclusive"), (1, "shared")])
 def test_netns_mode_is_read(mode: int, words: str) -> None:
-    assert rdma.ask(FakeKernel(system(mode) + ACKNOWLEDGED)) == words
+    assert rdma_netns_mode.ask(FakeKernel(system(mode) + ACKNOWLEDGED)) == words
 
 
 def test_kernel_that_does_not_report_its_netns_mode_is_shared() -> None:
     answer = bytes.fromhex("10000000 0614 0000 01000000 00000000")
 
-    assert rdma.ask(FakeKernel(answer, ACKNOWLEDGED)) == "shared"
+    assert rdma_netns_mode.ask(FakeKernel(answer, ACKNOWLEDGED)) == "shared"
 
 
 def test_refusal_has_the_errno_and_the_operation() -> None:
     with pytest.raises(OSError, match="read the RDMA namespace mode: ") as caught:
-        rdma.ask(FakeKernel(refused(EINVAL)))
+        rdma_netns_mode.ask(FakeKernel(refused(EINVAL)))
 
     assert caught.value.errno == EINVAL
 
 
 def test_acknowledgement_without_an_answer_is_an_error() -> None:
     with pytest.raises(OSError, match="the kernel sent no answer"):
-        rdma.ask(FakeKernel(ACKNOWLEDGED))
+        rdma_netns_mode.ask(FakeKernel(ACKNOWLEDGED))
 
 
 def test_real_kernel_has_a_mode_or_no_rdma() -> None:
-    assert rdma.netns_mode() in ("shared", "exclusive", None)
+    assert rdma_netns_mode.netns_mode() in ("shared", "exclusive", None)

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from railnet.vf import link_settings
-from railnet.vf.link_settings import SETTINGS, changes, decode, to_record
+from railnet.vf import restored_link_settings
+from railnet.vf.restored_link_settings import SETTINGS, changes, decode, to_record
 
 BEFORE = {"mtu": 4092, "group": 0, "alias": "rack 7", "altnames": ("ibp1s0v0",), "flags": 0x1000, "xdp": 0}
 
@@ -13,7 +13,7 @@ BEFORE = {"mtu": 4092, "group": 0, "alias": "rack 7", "altnames": ("ibp1s0v0",),
 @pytest.mark.parametrize(
     ("name", "value"), [("mtu", 1400), ("group", 7), ("alias", "evil"), ("altnames", ("evil",)), ("flags", 0x80)]
 )
-def test_changed_setting_gets_its_value_before_the_attach(name: str, value: link_settings.Value) -> None:
+def test_changed_setting_gets_its_value_before_the_attach(name: str, value: restored_link_settings.Value) -> None:
     assert changes({**BEFORE, name: value}, BEFORE) == {name: BEFORE[name]}
 
 

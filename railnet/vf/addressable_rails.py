@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from railnet.vf.inventory import Inventory
-from railnet.vf.network import Networks, SliceIpam
+from railnet.vf.permitted_networks import Networks, SliceIpam
 from railnet.vf.rail_memory import FILE, NAME_THEM
 
 

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from deviceplugin.prestart_check import NOT_ASKED, Holders, HostNetworkPods, refusal, without_attachment
+from deviceplugin.prestart_attachment_check import NOT_ASKED, Holders, HostNetworkPods, refusal, without_attachment
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.table import Owner
+from railnet.vf.vf_table import Owner
 
 DEVICE = "0000:03:00.1"
 OWNER = Owner("c0ffee", "eth0", "uid-1")

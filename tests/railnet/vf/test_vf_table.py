@@ -8,7 +8,7 @@ from railnet.errors import NotOurs
 from railnet.vf.inventory import Inventory, VirtualFunction
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.rail_memory import RailNumbers, RememberedRail
-from railnet.vf.table import Owner, VfTable
+from railnet.vf.vf_table import Owner, VfTable
 from tests.deviceplugin.builders import two_rails
 from tests.railnet.vf.builders import FIRST, SECOND
 

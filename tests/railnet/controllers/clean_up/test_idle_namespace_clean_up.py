@@ -7,12 +7,12 @@ import pytest
 from railnet.apiserver.client import RequestFailed, StreamingApiServer
 from railnet.apiserver.event import Event
 from railnet.apiserver.request import Collection, Request, Verb
-from railnet.controllers.clean_up.namespace_clean_up import NamespaceCleanUp
+from railnet.controllers.clean_up.idle_namespace_clean_up import NamespaceCleanUp
 from railnet.controllers.events import JobEvents
 from railnet.controllers.informer import Informer
 from railnet.controllers.job_pods import JobPods
+from railnet.controllers.shared_pod_watch import alone
 from railnet.controllers.training_pod import training_pod
-from railnet.controllers.watched_pod import alone
 from tests.railnet.controllers.cluster_in_memory import Cluster, Refusal
 from tests.railnet.controllers.template_job import NOW, JsonObject, TemplateJob, path
 

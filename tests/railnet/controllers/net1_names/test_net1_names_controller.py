@@ -15,11 +15,11 @@ from railnet.apiserver.request import Collection, Request, Verb
 from railnet.controllers.events import JobEvents
 from railnet.controllers.informer import Informer
 from railnet.controllers.job_pods import JobPods
-from railnet.controllers.net1_names import net1_records
-from railnet.controllers.net1_names.net1_services import Net1Services
+from railnet.controllers.net1_names import wanted_net1_records
+from railnet.controllers.net1_names.net1_names_controller import Net1Services
 from railnet.controllers.owners import Owners
+from railnet.controllers.shared_pod_watch import alone
 from railnet.controllers.training_pod import Job, training_pod
-from railnet.controllers.watched_pod import alone
 from railnet.jobs.reported_pod import ReportedPod
 from tests.railnet.controllers.builders import ROOT, JsonObject, pod
 from tests.railnet.controllers.cluster_in_memory import Cluster, Refusal
@@ -498,7 +498,7 @@ STEP = st.tuples(
 @given(st.lists(STEP, min_size=1, max_size=12))
 def test_leaders_that_die_at_any_write_leave_the_same_objects(steps: list[tuple[str, int, int, str]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(net1_records, "_MOST_RECORDS", 3)
+        patch.setattr(wanted_net1_records, "_MOST_RECORDS", 3)
         mortal, immortal = Cluster(), Cluster()
         for one in (mortal, immortal):
             a_job(one)

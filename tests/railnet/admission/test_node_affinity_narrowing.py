@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railnet.admission import node_affinity
-from railnet.admission.node_affinity import AFFINITY, narrowed
+from railnet.admission import node_affinity_narrowing
+from railnet.admission.node_affinity_narrowing import AFFINITY, narrowed
 from railnet.errors import Misconfigured
 from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
 
@@ -156,8 +156,8 @@ def test_missing_affinity_gets_the_constraints_terms(spec: JsonObject) -> None:
 def test_work_for_one_pod_ends_with_the_pairs_that_are_permitted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pod has at most 100,000 values, and a constraint some hundred: all pairs of both would take seconds."""
     looked: list[Any] = []
-    identity = node_affinity._identity
-    monkeypatch.setattr(node_affinity, "_identity", lambda one: looked.append(one) or identity(one))
+    identity = node_affinity_narrowing._identity
+    monkeypatch.setattr(node_affinity_narrowing, "_identity", lambda one: looked.append(one) or identity(one))
     own = [{"matchExpressions": [{"key": "b", "operator": "Exists"}]} for _ in range(20_000)]
 
     with pytest.raises(Misconfigured, match="20000 terms"):

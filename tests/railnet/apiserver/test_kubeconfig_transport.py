@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from railnet.apiserver.client import RequestFailed, UserApiServer
-from railnet.apiserver.kubeconfig import KubeconfigTransport, NoKubeconfig, files
+from railnet.apiserver.kubeconfig_transport import KubeconfigTransport, NoKubeconfig, files
 from railnet.apiserver.pod_exec import PodExec
 from railnet.apiserver.request import ApiObject, get, log
 from tests.railnet.apiserver.raw_server import RawServer, answer, saying, serving

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from railnet.apiserver.request import JsonObject
-from railnet.controllers.watched_pod import both, each
+from railnet.controllers.shared_pod_watch import both, each
 from railnet.jobs.reported_pod import ReportedPod
 
 Change = tuple[Any, Any]

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from railnet import health as health_module
-from railnet.health import Health, Pages
+from railnet import health_server as health_module
+from railnet.health_server import Health, Pages
 from simnode.chaos.flood import Flood, flooding
 from tests import waiting
 from tests.free_port import free_port
@@ -336,4 +336,6 @@ def test_connection_that_cannot_be_accepted_ends_nothing(caplog: pytest.LogCaptu
             return get(port, "/healthz")
 
     assert asked(because(), ask) == (200, "ok\n")
-    assert len([record for record in caplog.records if record.name == "railnet.kernel.sockets.tcp_listener"]) == 1
+    assert (
+        len([record for record in caplog.records if record.name == "railnet.kernel.sockets.batched_tcp_listener"]) == 1
+    )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.table import Owner
+from railnet.vf.vf_table import Owner
 
 FindAttachedOwner = Callable[[PciAddress], Owner | None]
 """Returns the owner of a VF's finished attachment; None for a free VF, and for a VF that is claimed but not yet attached."""

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railnet.controllers.net1_names import net1_records
-from railnet.controllers.net1_names.net1_records import EndpointSlice, Family, Names, Net1Record
+from railnet.controllers.net1_names import wanted_net1_records
+from railnet.controllers.net1_names.wanted_net1_records import EndpointSlice, Family, Names, Net1Record
 from railnet.controllers.training_pod import Job, TrainingPod
 from railnet.objects.owner_reference import OwnerReference
 from tests.railnet.controllers.builders import training
@@ -19,13 +19,13 @@ TASK = {"annotations": {"railnet.io/names": "task"}}
 
 
 def names(pods: Sequence[TrainingPod], owner: OwnerReference | None = OWNER) -> list[Names]:
-    found, refused = net1_records.wanted(net1_records.members(pods), owner)
+    found, refused = wanted_net1_records.wanted(wanted_net1_records.members(pods), owner)
     assert refused == []
     return found
 
 
 def slices(pods: Sequence[TrainingPod], before: Iterable[EndpointSlice] = ()) -> list[EndpointSlice]:
-    return [one for of in names(pods) for one in net1_records.slices(of, before)]
+    return [one for of in names(pods) for one in wanted_net1_records.slices(of, before)]
 
 
 def workers(numbers: Iterable[int]) -> list[TrainingPod]:
@@ -52,7 +52,7 @@ def test_pods_without_an_address_on_net1_have_no_record() -> None:
         training("failed", "10.56.0.4", phase="Failed"),
     ]
 
-    assert net1_records.members(without) == []
+    assert wanted_net1_records.members(without) == []
 
 
 def test_pod_that_leaves_or_is_not_ready_keeps_its_record() -> None:
@@ -73,7 +73,7 @@ def test_deleted_pod_has_no_record_when_no_container_runs() -> None:
     leaving = [training("w-0", "10.56.0.1", metadata=deleted, containerStatuses=one) for one in states]
     restarting = training("w-0", "10.56.0.1", containerStatuses=[ended])
 
-    assert [len(net1_records.members([one])) for one in (*leaving, restarting)] == [0, 0, 1, 1, 1]
+    assert [len(wanted_net1_records.members([one])) for one in (*leaving, restarting)] == [0, 0, 1, 1, 1]
 
 
 def test_address_that_an_annotation_gives_is_known_before_the_pod_starts() -> None:
@@ -88,7 +88,7 @@ def test_address_that_an_annotation_gives_is_known_before_the_pod_starts() -> No
     "text", ["", "x", "127.0.0.1/8", "0.0.0.0/0", "fe80::1/64", "::ffff:10.0.0.1/96", "224.0.0.1/4"]
 )
 def test_address_that_no_endpoint_may_have_is_none(text: str) -> None:
-    assert net1_records.members([training("w-0", annotations={"railnet.io/net1-ip": text})]) == []
+    assert wanted_net1_records.members([training("w-0", annotations={"railnet.io/net1-ip": text})]) == []
 
 
 def test_addresses_of_both_families_are_in_slices_of_their_own() -> None:
@@ -142,7 +142,7 @@ def test_long_or_dotted_names_are_cut_to_labels() -> None:
 
 
 def test_name_that_a_service_cannot_have_is_refused_in_words() -> None:
-    found, refused = net1_records.wanted([training("w-0", "10.56.0.1", job="2nd.try")], OWNER)
+    found, refused = wanted_net1_records.wanted([training("w-0", "10.56.0.1", job="2nd.try")], OWNER)
 
     assert found == []
     assert [(one.pod, one.text) for one in refused] == [
@@ -174,7 +174,7 @@ def test_task_has_the_address_of_the_successor_while_a_pod_leaves() -> None:
     ],
 )
 def test_task_without_a_possible_name_is_refused_and_its_pod_keeps_the_jobs(fields: dict[str, Any], text: str) -> None:
-    found, refused = net1_records.wanted([training("w-0", "10.56.0.1", **fields)], OWNER)
+    found, refused = wanted_net1_records.wanted([training("w-0", "10.56.0.1", **fields)], OWNER)
 
     assert [one.service.name for one in found] == ["mnist-net1"]
     assert [one.pod and one.pod.name for one in refused] == ["w-0"]
@@ -186,7 +186,7 @@ def test_task_without_a_possible_name_is_refused_and_its_pod_keeps_the_jobs(fiel
 def test_slices_have_each_record_once_and_stay_where_they_are(states: list[set[int]]) -> None:
     before: list[EndpointSlice] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(net1_records, "_MOST_RECORDS", 4)
+        patch.setattr(wanted_net1_records, "_MOST_RECORDS", 4)
         for state in filter(None, states):
             after = slices(workers(sorted(state)), before)
             places = {record.pod: one.name for one in after for record in one.records}
@@ -207,7 +207,7 @@ def test_successor_of_a_leader_that_died_after_some_slices_decides_the_same(
     old: set[int], new: set[int], written: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(net1_records, "_MOST_RECORDS", 4)
+        patch.setattr(wanted_net1_records, "_MOST_RECORDS", 4)
         before = slices(workers(sorted(old))) if old else []
         whole = slices(workers(sorted(new)), before)
         differing = [one for one in whole if one not in before][:written]

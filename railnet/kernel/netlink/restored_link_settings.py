@@ -1,4 +1,4 @@
-"""Read the settings of a link, and write them: what `railnet.vf.link_settings` has a table of.
+"""Read the settings of a link, and write them: what `railnet.vf.restored_link_settings` has a table of.
 
 Source: include/uapi/linux/if_link.h, whose names are in the comments; do_setlink(), net/core/rtnetlink.c.
 """
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from railnet.kernel.netlink.protocol import attributes, decode_attributes, decode_repeated, text, u32, understanding
 from railnet.kernel.netlink.rtnetlink import ALT_IFNAME, IFINFOMSG, IFNAME, PARENT, PROP_LIST, Links, link_message
-from railnet.vf.link_settings import Settings, Value
+from railnet.vf.restored_link_settings import Settings, Value
 
 # IFF_* of include/uapi/linux/if.h that a program may change: DEBUG, NOTRAILERS, NOARP, PROMISC, ALLMULTI, MULTICAST, DYNAMIC.
 # Not IFF_UP: whether a netdev is up is the concern of whatever uses it.

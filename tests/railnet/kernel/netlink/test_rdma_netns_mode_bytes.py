@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from railnet.kernel.netlink import rdma
-from tests.railnet.kernel.netlink.test_rdma import ACKNOWLEDGED, DONE, MLX5_7, FakeKernel, system
+from railnet.kernel.netlink import rdma_netns_mode
+from tests.railnet.kernel.netlink.test_rdma_netns_mode import ACKNOWLEDGED, DONE, MLX5_7, FakeKernel, system
 
 _USERSOCK = 2  # linux/netlink.h, NETLINK_USERSOCK
 _SEQUENCE = slice(8, 12)  # in struct nlmsghdr; `rdma` begins with the time of day
@@ -79,7 +79,7 @@ def test_request_equals_iproute2s(tmp_path: Path) -> None:
     kernel = FakeKernel(system(0), ACKNOWLEDGED)
 
     requests, _ = run_rdma(tmp_path, "system", "show", answers=[LIST, system(0), ACKNOWLEDGED])
-    rdma.ask(kernel)
+    rdma_netns_mode.ask(kernel)
 
     assert [without_sequence(request) for request in requests[1:]] == [without_sequence(own) for own in kernel.sent]
 
@@ -88,4 +88,4 @@ def test_request_equals_iproute2s(tmp_path: Path) -> None:
 def test_iproute2_reads_the_same_netns_mode_from_an_answer(tmp_path: Path, mode: int) -> None:
     _, printed = run_rdma(tmp_path, "system", "show", answers=[LIST, system(mode), ACKNOWLEDGED])
 
-    assert rdma.ask(FakeKernel(system(mode), ACKNOWLEDGED)) in printed
+    assert rdma_netns_mode.ask(FakeKernel(system(mode), ACKNOWLEDGED)) in printed

@@ -12,11 +12,11 @@ from railnet.apiserver.request import ApiObject
 from railnet.controllers.events import JobEvents
 from railnet.controllers.informer import Informer
 from railnet.controllers.job_pods import JobPods
-from railnet.controllers.net1_names import net1_objects, net1_records
+from railnet.controllers.net1_names import net1_objects, wanted_net1_records
 from railnet.controllers.net1_names.job_object_writes import JobObjectWrites
 from railnet.controllers.net1_names.name_claims import Claim, claims
-from railnet.controllers.net1_names.net1_records import EndpointSlice, Names, Service
 from railnet.controllers.net1_names.observed_job_objects import REPORTED_SECONDS, FoundObject, JobObjects
+from railnet.controllers.net1_names.wanted_net1_records import EndpointSlice, Names, Service
 from railnet.controllers.owners import Owners
 from railnet.controllers.training_pod import Job, TrainingPod
 from railnet.controllers.work_queue import WorkQueue
@@ -74,7 +74,7 @@ class Net1Services:
         Raises:
             RequestFailed: a request was not done; those before it were.
         """
-        pods = net1_records.members(self._pods.of(job))
+        pods = wanted_net1_records.members(self._pods.of(job))
         services, slices = self.services.of(job), self.slices.of(job)
         if not pods and not services and not slices:
             self._next.pop(job, None)
@@ -98,7 +98,7 @@ class Net1Services:
         wanted: list[EndpointSlice] = []
         for service_names in names:
             if self._service_writes.make(service_names.service):
-                wanted += net1_records.slices(service_names, before)
+                wanted += wanted_net1_records.slices(service_names, before)
             else:
                 foreign.append(net1_objects.service_address(service_names.service))
         foreign += [
@@ -123,7 +123,7 @@ class Net1Services:
         return job_claims[0] if job_claims else None
 
     def _names(self, claim: Claim, services: Sequence[FoundObject[Service]]) -> list[Names]:
-        names, refused = net1_records.wanted(claim.pods, claim.owner)
+        names, refused = wanted_net1_records.wanted(claim.pods, claim.owner)
         for refusal in refused:
             about = claim.about if refusal.pod is None else refusal.pod.involved
             self._events.warning(about, "Net1NameRefused", refusal.text)

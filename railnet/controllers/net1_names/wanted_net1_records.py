@@ -16,7 +16,7 @@ from railnet.jobs import railnet_labels
 from railnet.jobs.net1_names import hostname, service, task_service
 from railnet.objects.network_status import usable_address
 from railnet.objects.owner_reference import OwnerReference
-from railnet.vf.network import ADDRESS_ANNOTATION
+from railnet.vf.permitted_networks import ADDRESS_ANNOTATION
 
 TASK = "task"  # the value of the annotation `railnet_labels.NAMES`
 _MOST_RECORDS = 100  # in a slice: kube-controller-manager --max-endpoints-per-slice
