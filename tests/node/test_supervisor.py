@@ -41,7 +41,14 @@ def stop(node: Node) -> tuple[int, float]:
 
 def wait_for_next(node: Node, last: int) -> None:
     until(lambda: node.daemon.daemon_pid() not in (None, last), SECONDS, "another daemon")
-    until(lambda: f"(process {last}) is ended" in node.daemon.log(), SECONDS, "the words of the supervisor")
+    ended = f"(process {last}) is ended"
+    until(lambda: ended in node.daemon.log(), SECONDS, "the words of the supervisor")
+    # Before kubelet notices that the stream of the last daemon has ended, its devices still count as healthy.
+    until(
+        lambda: "registered with kubelet" in node.daemon.log().rpartition(ended)[2],
+        SECONDS,
+        "kubelet to know the next daemon",
+    )
     node.kubelet.wait_for_devices(RESOURCE, node.vfs, SECONDS)
 
 
