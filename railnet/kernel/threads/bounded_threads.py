@@ -18,10 +18,10 @@ _Result = TypeVar("_Result")
 class ThreadCall:
     """One call in a thread; `future` has its outcome, and belongs to the event loop that began the job."""
 
-    def __init__(self, work: Callable[[], Any]) -> None:
+    def __init__(self, work: Callable[[], Any], future: asyncio.Future[Any]) -> None:
         self.work = work
         self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.future = future
         self.started = False
         self.abandoned = False  # an abandoned job that has not started is never run
         self._waiter: asyncio.Future[None] | None = None
@@ -74,9 +74,8 @@ class BoundedThreads:
 
     async def run_to_the_end(self, key: Hashable, work: Callable[[], _Result]) -> _Result:
         """Do the same as `run`. But a cancellation is raised only after the work has ended, and work that has not begun by then is done."""
-        job = self.begin(key, work)
-        job.future = _KeptFuture()  # no shield and no task: they cost one round and two rounds of the event loop
-        result: _Result = await job.future
+        # No shield and no task: they cost one round and two rounds of the event loop.
+        result: _Result = await self._put(key, ThreadCall(work, _KeptFuture())).future
         return result
 
     def begin(self, key: Hashable, work: Callable[[], object]) -> ThreadCall:
@@ -85,7 +84,9 @@ class BoundedThreads:
         Raises:
             OSError: EAGAIN, the key has no thread, and none can be started.
         """
-        job = ThreadCall(work)
+        return self._put(key, ThreadCall(work, asyncio.get_running_loop().create_future()))
+
+    def _put(self, key: Hashable, job: ThreadCall) -> ThreadCall:
         self._pools.setdefault(key, _Pool(f"{key}", self._most)).put(job)
         return job
 

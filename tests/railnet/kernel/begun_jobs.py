@@ -1,5 +1,6 @@
 """Jobs of bounded threads that have begun before a time limit runs: on a busy machine a thread gets a processor late."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -29,8 +30,8 @@ class Hangs:
 class _ReportedJob(ThreadCall):
     """A job with an event that is set when its thread has reported its end to the event loop."""
 
-    def __init__(self, work: Callable[[], Any]) -> None:
-        super().__init__(work)
+    def __init__(self, work: Callable[[], Any], future: asyncio.Future[Any]) -> None:
+        super().__init__(work, future)
         self.loop, loop, self.reported = self, self.loop, threading.Event()  # type: ignore[assignment]
         self._call_soon = loop.call_soon_threadsafe
 
