@@ -178,7 +178,10 @@ class Churn:
         """Make sandboxes until one has its networks, as kubelet does."""
         sandbox = block_until(lambda: self._try_sandbox(identity, host_port), _PATIENCE_SECONDS, _PAUSE_SECONDS)
         if sandbox is None:
-            raise Stuck(f"no sandbox of pod {identity.name} gets its networks within {_PATIENCE_SECONDS} s")
+            raise Stuck(
+                f"no sandbox of pod {identity.name} gets its networks within {_PATIENCE_SECONDS} s; "
+                f"the last error of ADD: {self._operations.last_add_error(identity)}"
+            )
         return sandbox
 
     def _try_sandbox(self, identity: PodIdentity, host_port: int | None) -> Sandbox | None:

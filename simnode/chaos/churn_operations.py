@@ -76,6 +76,7 @@ class ChurnOperations:
         self._allocated: dict[str, float] = {}  # pod UID → time at which kubelet allocated its VFs
         self._forgotten: list[str] = []
         self._died: dict[str, float] = {}  # VF → time at which its namespace died
+        self._add_errors: dict[str, Exception] = {}  # pod UID → error of its last ADD that failed
 
     def keep(self, *sandboxes: Sandbox) -> None:
         """Keep the cards of these sandboxes' VFs in the node: the sandboxes are judged as whole at any time."""
@@ -141,6 +142,10 @@ class ChurnOperations:
             return self._node.runtime.add(sandbox, started=started).invocations
 
         return self._run(kind, sandbox, add, fault)
+
+    def last_add_error(self, identity: PodIdentity) -> Exception | None:
+        """Return the error of the last ADD of a pod that failed."""
+        return self._add_errors.get(identity.uid)
 
     def require_sound_cards(self, identity: PodIdentity, sandbox: Sandbox) -> None:
         """Raise if the pod's VFs were made anew after kubelet had allocated them: it keeps the old answer for the pod's life.
@@ -314,6 +319,8 @@ class ChurnOperations:
             outcome = _outcome(call, running.started if fault else lambda _: None)
         disturbed = running.happened or self._disturbed(outages) or self._is_excused(kind, sandbox, began)
         ok = outcome.error is None
+        if sandbox and outcome.error and kind in (RAIL_ADD, PLAIN_ADD):
+            self._add_errors[sandbox.uid] = outcome.error
         result = f"{outcome.result} (disturbed)" if disturbed and not ok else outcome.result
         self._statistics.add_operation(kind, result, names, None if disturbed else outcome.milliseconds)
         if not (ok or (disturbed and outcome.result != _HUNG) or outcome.code in _MAY_FAIL_WITH[kind]):

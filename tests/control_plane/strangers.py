@@ -41,14 +41,17 @@ class Strangers:
         elif not self._away and len(self.leaves) < self._most and any(map(_is_unschedulable, pods)):
             self._stop()  # before the leader gives up, and admits them elsewhere
 
-    def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait for something, and act meanwhile."""
+    def until(self, condition: Callable[[], bool], what: str, evictions: int = 1) -> None:
+        """Wait for something that so many evictions come before, and act meanwhile.
+
+        A gang is evicted when its pods have been unschedulable for half a minute.
+        """
 
         def look() -> bool:
             self.act()
             return condition()
 
-        wait_until(look, 2 * SECONDS, what)
+        wait_until(look, 2 * SECONDS * evictions, what)
 
     def _take(self, leaf: str) -> None:
         if len(self.leaves) < self._most and leaf not in self.leaves:
