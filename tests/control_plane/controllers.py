@@ -3,10 +3,12 @@
 import http.client
 import json
 import re
+import signal
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
 
@@ -51,6 +53,17 @@ class Controllers:
         module = "railnet" if proxy is None else "tests.control_plane.hasty_controllers"
         self.program = Program([sys.executable, "-m", module, *self._arguments], self._account.environment(proxy))
         self.program.start()
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Have the replica do nothing in the block; its Lease behind a proxy is long enough for that."""
+        process = self.program.process
+        assert process is not None
+        process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         assert self.program.process is not None

@@ -5,6 +5,7 @@ from typing import Self
 
 from tests.cluster.process import wait_until
 from tests.control_plane.api import JsonObject
+from tests.control_plane.controllers import Controllers
 from tests.control_plane.gang_cluster import LEAF, SECONDS, is_gated, occupy
 from tests.control_plane.gang_jobs import GangJob
 from tests.control_plane.server import ApiServer
@@ -19,10 +20,10 @@ class Strangers:
         leaves: where others were put.
     """
 
-    def __init__(self, server: ApiServer, job: GangJob, most: int) -> None:
-        """Do so in `most` leaves."""
+    def __init__(self, server: ApiServer, job: GangJob, most: int, leader: Controllers | None = None) -> None:
+        """Do so in `most` leaves; for more than one, `leader` is the process that evicts the gang."""
         self.leaves: list[str] = []
-        self._server, self._job, self._most = server, job, most
+        self._server, self._job, self._most, self._leader = server, job, most, leader
         self._scheduler = server.plane.scheduler
         self._away = False
 
@@ -35,29 +36,38 @@ class Strangers:
 
     def act(self) -> None:
         """Do what the moment requires."""
-        pods = [one for one in self._job.pods() if not one["metadata"].get("deletionTimestamp")]
+        pods = self._pods()
         if self._away and len(pods) == self._job.count and not any(is_gated(one) for one in pods):
             self._take(pods[0]["spec"]["nodeSelector"][LEAF])
-        elif not self._away and len(self.leaves) < self._most and any(map(_is_unschedulable, pods)):
-            self._stop()  # before the leader gives up, and admits them elsewhere
 
-    def until(self, condition: Callable[[], bool], what: str, evictions: int = 1) -> None:
-        """Wait for something that so many evictions come before, and act meanwhile.
-
-        A gang is evicted when its pods have been unschedulable for half a minute.
-        """
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for something, and act meanwhile."""
 
         def look() -> bool:
             self.act()
             return condition()
 
-        wait_until(look, 2 * SECONDS * evictions, what)
+        wait_until(look, 2 * SECONDS, what)
 
     def _take(self, leaf: str) -> None:
-        if len(self.leaves) < self._most and leaf not in self.leaves:
+        if leaf not in self.leaves and len(self.leaves) < self._most:
             self.leaves.append(leaf)
             occupy(self._server, f"{leaf}-0", "1")
-        self._start()
+        if len(self.leaves) < self._most:
+            self._refuse_while_leader_is_frozen()
+        else:
+            self._start()
+
+    def _refuse_while_leader_is_frozen(self) -> None:
+        """Have the scheduler find no node for the gang, and be away again before the leader admits the gang elsewhere."""
+        assert self._leader is not None, "name the leader, which evicts the gang"
+        with self._leader.frozen():
+            self._start()
+            wait_until(lambda: any(map(_is_unschedulable, self._pods())), SECONDS, "the scheduler to find no node")
+            self._stop()
+
+    def _pods(self) -> list[JsonObject]:
+        return [one for one in self._job.pods() if not one["metadata"].get("deletionTimestamp")]
 
     def _stop(self) -> None:
         self._scheduler.stop()

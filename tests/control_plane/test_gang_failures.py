@@ -91,8 +91,12 @@ def test_gang_that_is_displaced_three_times_stays_and_says_so(
 ) -> None:
     for name in ("one", "two", "three", "four", "five"):
         nodes.create(leaf(name, 2, 2))
-    with leading(replica, proxy), again(server, "unlucky", 4) as job, Strangers(server, job, most=5) as strangers:
-        strangers.until(lambda: len(strangers.leaves) == 4, "the fourth try", evictions=3)
+    with (
+        leading(replica, proxy),
+        again(server, "unlucky", 4) as job,
+        Strangers(server, job, most=5, leader=replica) as strangers,
+    ):
+        strangers.until(lambda: len(strangers.leaves) == 4, "the fourth try")
         wait_until(lambda: "evicted 3 times" in messages(server, job, "GangWaiting"), SECONDS, "the last event")
         made = job.made()  # at least four times four: kwok may delete a new pod that has the name of an evicted one
         time.sleep(STAYS_SECONDS)
