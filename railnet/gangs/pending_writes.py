@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from railnet.backoff import Backoff
 from railnet.gangs.placement_annotation import Placed
 from railnet.gangs.planning_pass_state import PlanningPass
-from railnet.gangs.planning_result import Admit, Evict, Mark, Write, WriteOutcome
+from railnet.gangs.planning_result import Admit, Evict, Mark, Withdraw, Write, WriteOutcome
 from railnet.gangs.pod import GangPod
 from railnet.objects.pod_name import PodName
 
@@ -32,6 +32,7 @@ class PendingWrites:
         self.assigned: dict[PodName, Placed] = {}
         self._evicted: set[PodName] = set()
         self._marked: set[PodName] = set()
+        self._withdrawn: set[PodName] = set()
         self._refused: dict[PodName, _Refused] = {}
 
     def pod_changed(self, before: GangPod, now: GangPod | None) -> None:
@@ -39,6 +40,8 @@ class PendingWrites:
         name = before.name
         if now is None or now.placed != before.placed:
             self._marked.discard(name)
+        if now is None or now.nominated != before.nominated:
+            self._withdrawn.discard(name)
         if now is None or now.gated is None:
             self.assigned.pop(name, None)
         if now is None or now.gated != before.gated:
@@ -69,7 +72,7 @@ class PendingWrites:
         if isinstance(write, Admit):
             self.assigned[pod.name] = write.placed or Placed((), 1)
         else:
-            (self._evicted if isinstance(write, Evict) else self._marked).add(pod.name)
+            self._under_way_without_place(write).add(pod.name)
         current.writes[pod.name] = write
         return True
 
@@ -78,12 +81,20 @@ class PendingWrites:
         self._forget(current.writes)
 
     def _under_way(self, write: Write) -> Collection[PodName]:
-        if isinstance(write, Admit):
-            return self.assigned
-        return self._marked if isinstance(write, Mark) else self._evicted
+        return self.assigned if isinstance(write, Admit) else self._under_way_without_place(write)
+
+    def _under_way_without_place(self, write: Withdraw | Mark | Evict) -> set[PodName]:
+        match write:
+            case Withdraw():
+                return self._withdrawn
+            case Mark():
+                return self._marked
+            case Evict():
+                return self._evicted
 
     def _forget(self, pods: Iterable[PodName]) -> None:
         for pod in pods:
             self.assigned.pop(pod, None)
             self._evicted.discard(pod)
             self._marked.discard(pod)
+            self._withdrawn.discard(pod)

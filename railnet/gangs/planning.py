@@ -19,7 +19,7 @@ from railnet.gangs.placement.preemption import Preemption
 from railnet.gangs.placement.scheduling_pass import Pass, Rules, schedule
 from railnet.gangs.placement_annotation import Placed
 from railnet.gangs.planning_pass_state import Find, PlanningPass, about
-from railnet.gangs.planning_result import Admit, Decision, Evict, Root, Said, WriteOutcome
+from railnet.gangs.planning_result import Admit, Decision, Evict, Root, Said, Withdraw, WriteOutcome
 from railnet.gangs.pod import GangPod
 from railnet.jobs.gang_recogniser import agreed
 from railnet.jobs.gang_request import GangRequest
@@ -122,6 +122,14 @@ class GangPlanning:
             self._preempt(preemption, current)
         for key in current.looked.keys() - {shortfall.gang for shortfall in last.shortfalls}:
             self._evictions.whole(key)
+        self._withdraw_nominations(current)
+
+    def _withdraw_nominations(self, current: PlanningPass) -> None:
+        """Give back what the scheduler keeps for pods that still wait: a leader died before it removed their gates, or the place was lost."""
+        for pods in current.looked.values():
+            for pod in pods.waiting:
+                if pod.nominated and pod.name not in self._pending.assigned:
+                    self._pending.put(pod, Withdraw(), current)
 
     def _members(self, key: GangKey) -> Members:
         return members(self.observed.of(key), self._pending.assigned.keys())
@@ -321,7 +329,7 @@ class GangPlanning:
             return False
         cluster_node = self.observed.cluster.nodes.get(node)
         host = "" if cluster_node is None else cluster_node.labels.get(HOSTNAME, "")
-        return self._pending.put(pod, Admit(pod.gated, placed, host), current)
+        return self._pending.put(pod, Admit(pod.gated, placed, host, node), current)
 
     def _admit_pods_without_gang(self, current: PlanningPass) -> None:
         """Remove the gates of pods that are of no gang any more. A gang that cannot be read is said, and its pod waits."""

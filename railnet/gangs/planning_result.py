@@ -32,11 +32,17 @@ class Admit(NamedTuple):
     Attributes:
         placed: None for a pod that is of no gang any more.
         host: the host name of the node that it should have; empty for any.
+        node: the name of that node, for which the pod is nominated first; empty if it is nominated already, and for any node.
     """
 
     gated: Gated
     placed: Placed | None
     host: str = ""
+    node: str = ""
+
+
+class Withdraw(NamedTuple):
+    """Take back the nomination of a pod that waits: the scheduler keeps room for it on a node that is not its place any more."""
 
 
 class Mark(NamedTuple):
@@ -49,7 +55,7 @@ class Evict(NamedTuple):
     """Evict a pod."""
 
 
-Write = Admit | Mark | Evict
+Write = Admit | Withdraw | Mark | Evict
 
 
 class WriteOutcome(NamedTuple):

@@ -50,6 +50,7 @@ class GangPod:
         role, rank: its place in its job; empty if it does not say it.
         size: how many pods its job has, as its author says it.
         gated: what the patch needs to know that removes its gate; None if it has none.
+        nominated: the node on which the scheduler keeps room for it while it waits behind the gate; empty for none.
         placed: where this controller has placed it.
         unschedulable: whether the scheduler has found no node for it.
         succeeded: whether it is complete: it holds nothing, and will not come again.
@@ -70,6 +71,7 @@ class GangPod:
     rank: int = 0
     size: int | None = None
     gated: Gated | None = None
+    nominated: str = ""
     placed: Placed | None = None
     unschedulable: bool = False
     succeeded: bool = False
@@ -126,6 +128,7 @@ class GangPods:
             rank=rank,
             size=_size(metadata),
             gated=behind,
+            nominated=_nominated_node(pod) if behind else "",
             placed=self._share(_placed(metadata)),
             unschedulable=not node and _is_unschedulable(pod),
             succeeded=ended,
@@ -189,6 +192,11 @@ def _size(metadata: JsonObject) -> int | None:
 def _placed(metadata: JsonObject) -> Placed | None:
     text = (metadata.get("annotations") or {}).get(PLACEMENT)
     return None if text is None else placement_annotation.parse(text)
+
+
+def _nominated_node(pod: JsonObject) -> str:
+    node: str = (pod.get("status") or {}).get("nominatedNodeName") or ""
+    return node
 
 
 def _is_unschedulable(pod: JsonObject) -> bool:

@@ -1,18 +1,23 @@
 """Patches and evictions of pods, by many workers at a time: what a pass over all gangs decided is done here, and each outcome is reported.
 
+A pod that gets a place is first nominated for its node, while it still has its gate. The scheduler counts nominated pods as if they were
+on the node when it looks for room for others of the same or lower priority, and tries that node first for the pod itself (KEP-5278;
+kubernetes/kubernetes, pkg/scheduler/backend/queue/nominator.go). So no other pod takes the place between the gate and the binding.
+
 A request that may succeed later is sent again, with pauses; one that is refused is reported, and the next pass decides anew.
 """
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from http import HTTPStatus
 
 from railnet.apiserver.client import Absent, ApiServer, RequestFailed
-from railnet.apiserver.request import ApiObject, Request, evict, json_patch, merge_patch
+from railnet.apiserver.request import ApiObject, JsonObject, Request, evict, json_patch, merge_patch
 from railnet.controllers.work_queue import WorkQueue
 from railnet.gangs import placement_annotation
 from railnet.gangs.gate_removal_patch import steps
-from railnet.gangs.planning_result import Evict, Mark, Write, WriteOutcome
+from railnet.gangs.planning_result import Admit, Evict, Mark, Withdraw, Write, WriteOutcome
 from railnet.jobs.gang_recogniser import PLACEMENT
 from railnet.objects.pod_name import PodName
 
@@ -33,12 +38,15 @@ class PodWrites:
         self._api, self._report, self._address = api, report, address
         self._lock = threading.Lock()
         self._writes: dict[PodName, Write] = {}
+        self._nominated: dict[PodName, str] = {}  # pod whose gate is still to be removed → its resourceVersion
         self.queue: WorkQueue[PodName] = WorkQueue()
 
     def put(self, writes: Mapping[PodName, Write]) -> None:
         """Have pods written; a newer write of a pod replaces one that waits."""
         with self._lock:
             self._writes.update(writes)
+            for pod in writes:
+                self._nominated.pop(pod, None)
         for pod in writes:
             self.queue.add(pod)
 
@@ -61,6 +69,7 @@ class PodWrites:
         with self._lock:
             if self._writes.get(pod) is write:
                 del self._writes[pod]
+                self._nominated.pop(pod, None)
         self._report(WriteOutcome(pod, write, refusal))
 
     def _send(self, pod: PodName, write: Write) -> str:
@@ -71,7 +80,8 @@ class PodWrites:
         """
         about = ApiObject("v1", "pods", pod.name, pod.namespace)
         try:
-            self._api.send(self._request(about, pod, write))
+            nominated = self._nominate(about, pod, write) if isinstance(write, Admit) and write.node else write
+            self._api.send(self._request(about, pod, nominated))
         except Absent:
             return ""
         except (
@@ -82,11 +92,38 @@ class PodWrites:
             return str(error)
         return ""
 
+    def _nominate(self, about: ApiObject, pod: PodName, write: Admit) -> Admit:
+        """Nominate a pod for its node, and return the write for the pod as it is then.
+
+        A request that is sent again does not nominate it again: its `resourceVersion` is another one by then.
+
+        Raises:
+            RequestFailed: it was not done; also if the pod has changed since the write was decided.
+        """
+        with self._lock:
+            version = self._nominated.get(pod)
+        if version is None:
+            version = self._api.send(_status_patch(about, pod, write.node, write.gated.version))["metadata"][
+                "resourceVersion"
+            ]
+            with self._lock:
+                self._nominated[pod] = version
+        return write._replace(gated=replace(write.gated, version=version))
+
     def _request(self, about: ApiObject, pod: PodName, write: Write) -> Request:
         if isinstance(write, Evict):
             return evict(about, pod.uid)
+        if isinstance(write, Withdraw):
+            return _status_patch(about, pod, None)
         if isinstance(write, Mark):
             text = placement_annotation.written(write.placed)
             # A UID in a merge patch is a precondition (kubernetes/kubernetes#86320).
             return merge_patch(about, {"metadata": {"uid": pod.uid, "annotations": {PLACEMENT: text}}})
         return json_patch(about, steps(write.gated, write.placed, write.host, self._address(pod)))
+
+
+def _status_patch(about: ApiObject, pod: PodName, node: str | None, version: str = "") -> Request:
+    """Nominate a pod for a node, or for none; UID and `resourceVersion` are preconditions."""
+    metadata = {"uid": pod.uid, **({"resourceVersion": version} if version else {})}
+    patch: JsonObject = {"metadata": metadata, "status": {"nominatedNodeName": node}}
+    return merge_patch(replace(about, subresource="status"), patch)

@@ -41,7 +41,7 @@ class Cluster:
 
     Attributes:
         objects: the objects as stored, by path.
-        requests: how many requests there were, as "create services".
+        requests: how many requests there were, as "create services" or "patch pods/status".
         interfere: called with each request before it is done; it may raise Refusal, or change objects.
         answered: called with each request after it was done and before its answer; it may raise OSError, which loses the answer.
         groups: the versions that each group is served in.
@@ -110,7 +110,8 @@ class Cluster:
             yield Stream(Answer(200, "application/json", "", b""), self._watched(request))
 
     def _count(self, request: Request) -> None:
-        self.requests[f"{request.verb.right} {request.about.resource}"] += 1
+        below = "/status" if request.path.endswith("/status") else ""
+        self.requests[f"{request.verb.right} {request.about.resource}{below}"] += 1
         self.interfere(request)
 
     def _answer(self, request: Request) -> Answer:
@@ -125,6 +126,8 @@ class Cluster:
                 answer = self._evict(path.removesuffix("/eviction"), body)
             case "create":
                 answer = self._create(f"{path}/{body['metadata']['name']}", body)
+            case "patch" if path.endswith("/status"):
+                answer = self._patch(path.removesuffix("/status"), body)
             case "patch":
                 answer = self._patch(path, body)
             case "delete":

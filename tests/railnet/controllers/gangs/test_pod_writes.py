@@ -5,14 +5,17 @@ from typing import Any
 import pytest
 
 from railnet.apiserver.client import RequestFailed, StreamingApiServer
+from railnet.apiserver.request import Request
 from railnet.controllers.gangs.pod_writes import PodWrites
 from railnet.gangs.gate_removal_patch import Gated
 from railnet.gangs.placement_annotation import Evicted, Placed
-from railnet.gangs.planning_result import Admit, Evict, Mark, Write, WriteOutcome
+from railnet.gangs.planning_result import Admit, Evict, Mark, Withdraw, Write, WriteOutcome
 from railnet.objects.pod_name import PodName
+from tests.railnet.controllers.cluster_in_memory import Refusal
 from tests.railnet.controllers.gangs.gang_cluster import GangCluster, path
 
 ADMIT = Admit(Gated("2", 0, selects=False, annotated=True), Placed((("railnet.io/leaf", "a"),), 1))
+NOMINATE = ADMIT._replace(node="a-0")
 MARK = Mark(Placed((), 1, Evicted.FAILED))
 
 
@@ -33,7 +36,7 @@ class Writing:
         self.writes.reconcile(self.pod)
 
 
-@pytest.mark.parametrize("write", [ADMIT, MARK, Evict()])
+@pytest.mark.parametrize("write", [ADMIT, NOMINATE, Withdraw(), MARK, Evict()])
 def test_write_that_is_done_is_reported_and_not_done_again(write: Write) -> None:
     one = Writing(write)
     one.work()
@@ -44,7 +47,7 @@ def test_write_that_is_done_is_reported_and_not_done_again(write: Write) -> None
     assert one.cluster.requests == done
 
 
-@pytest.mark.parametrize("write", [ADMIT, MARK, Evict()])
+@pytest.mark.parametrize("write", [ADMIT, NOMINATE, Withdraw(), MARK, Evict()])
 @pytest.mark.parametrize("status", [429, 500, 503, 403])
 def test_write_that_may_succeed_later_is_reported_and_kept(write: Write, status: int) -> None:
     one = Writing(write, status)
@@ -57,7 +60,7 @@ def test_write_that_may_succeed_later_is_reported_and_kept(write: Write, status:
     assert one.outcomes[1:] == [WriteOutcome(one.pod, write)]
 
 
-@pytest.mark.parametrize("write", [ADMIT, MARK, Evict()])
+@pytest.mark.parametrize("write", [ADMIT, NOMINATE, Withdraw(), MARK, Evict()])
 @pytest.mark.parametrize("status", [400, 409, 413, 422])
 def test_write_that_is_refused_is_reported_and_dropped(write: Write, status: int) -> None:
     one = Writing(write, status)
@@ -70,7 +73,7 @@ def test_write_that_is_refused_is_reported_and_dropped(write: Write, status: int
     assert one.cluster.requests.total() == 1
 
 
-@pytest.mark.parametrize("write", [ADMIT, MARK, Evict()])
+@pytest.mark.parametrize("write", [ADMIT, NOMINATE, Withdraw(), MARK, Evict()])
 def test_pod_that_is_gone_needs_nothing(write: Write) -> None:
     one = Writing(write)
     one.cluster.remove(path("bert-0"))
@@ -79,7 +82,7 @@ def test_pod_that_is_gone_needs_nothing(write: Write) -> None:
     assert one.outcomes == [WriteOutcome(one.pod, write)]
 
 
-@pytest.mark.parametrize("write", [ADMIT, MARK, Evict()])
+@pytest.mark.parametrize("write", [ADMIT, NOMINATE, Withdraw(), MARK, Evict()])
 def test_another_pod_of_the_same_name_is_not_written(write: Write) -> None:
     one = Writing(write)
     one.cluster.remove(path("bert-0"))
@@ -106,3 +109,55 @@ def test_mark_leaves_the_rest_of_the_pod_as_it_is() -> None:
     assert found["metadata"]["annotations"]["railnet.io/placement"] == '{"domain":{},"attempt":1,"evicted":"failed"}'
     assert found["metadata"]["annotations"]["railnet.io/explain"] == "…"
     assert found["spec"]["schedulingGates"] == [{"name": "railnet.io/gang"}]
+
+
+def test_pod_is_nominated_for_its_node_before_its_gate_is_removed() -> None:
+    nominating = Writing(NOMINATE)
+    gates: list[Any] = []
+
+    def note(request: Request) -> None:
+        pod = nominating.cluster.pods()["bert-0"]
+        gates.append(
+            (request.path.endswith("/status"), pod["status"].get("nominatedNodeName"), pod["spec"]["schedulingGates"])
+        )
+
+    nominating.cluster.answered = note
+    nominating.work()
+
+    assert gates == [(True, "a-0", [{"name": "railnet.io/gang"}]), (False, "a-0", [])]
+
+
+def test_pod_that_has_changed_since_is_not_nominated() -> None:
+    nominating = Writing(NOMINATE)
+    nominating.cluster.change("bert-0", lambda pod: pod["metadata"]["annotations"].update(changed="yes"))
+    nominating.work()
+
+    assert "resourceVersion" in nominating.outcomes[0].refusal
+    assert "nominatedNodeName" not in nominating.cluster.pods()["bert-0"]["status"]
+    assert dict(nominating.cluster.requests) == {"patch pods/status": 1}
+
+
+@pytest.mark.parametrize("status", [429, 500, 503, 403])
+def test_pod_is_nominated_once_although_its_gate_is_removed_at_the_second_try(status: int) -> None:
+    nominating = Writing(NOMINATE)
+    refusals = [status]
+
+    def interfere(request: Request) -> None:
+        if not request.path.endswith("/status") and refusals:
+            raise Refusal(refusals.pop(), "later")
+
+    nominating.cluster.interfere = interfere
+    with pytest.raises(RequestFailed):
+        nominating.work()
+    nominating.work()
+
+    assert nominating.outcomes[1:] == [WriteOutcome(nominating.pod, NOMINATE)]
+    assert dict(nominating.cluster.requests) == {"patch pods/status": 1, "patch pods": 2}
+
+
+def test_nomination_is_taken_back() -> None:
+    withdrawing = Writing(Withdraw())
+    withdrawing.cluster.change("bert-0", lambda pod: pod["status"].update(nominatedNodeName="a-0"))
+    withdrawing.work()
+
+    assert "nominatedNodeName" not in withdrawing.cluster.pods()["bert-0"]["status"]

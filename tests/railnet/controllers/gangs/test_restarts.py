@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from railnet.apiserver.request import Request
+from railnet.apiserver.request import JsonObject, Request
 from railnet.gangs import evictions, planning
 from tests.railnet.controllers.gangs.gang_cluster import GangCluster, Leader, work
 from tests.railnet.controllers.gangs.test_evictions import take
@@ -184,7 +184,33 @@ def test_leader_that_does_not_know_that_it_is_followed_changes_nothing() -> None
     work(old.gangs.writes.queue, old.gangs.writes.reconcile)
 
     assert cluster.pods() == before
-    assert cluster.requests["patch pods"] == 8
+    assert (cluster.requests["patch pods/status"], cluster.requests["patch pods"]) == (8, 4)
+
+
+def test_next_leader_takes_back_nominations_of_a_gang_that_has_no_place_any_more() -> None:
+    """The leader before it died when it had nominated the pods, and had removed no gate."""
+    cluster = GangCluster()
+    for number in range(4):
+        cluster.add_node(f"a-{number}", "a")
+    cluster.add_gang("bert", 4, least=4)
+    for number in range(4):
+        nominate(cluster, f"bert-{number}", f"a-{number}")
+    take(cluster, "a-0")
+    Leader(cluster).settle()
+
+    assert [pod["status"].get("nominatedNodeName") for pod in cluster.pods().values() if is_gated(pod)] == [None] * 4
+
+
+def test_next_leader_goes_on_with_pods_that_are_nominated() -> None:
+    cluster = GangCluster()
+    for number in range(4):
+        cluster.add_node(f"a-{number}", "a")
+    cluster.add_gang("bert", 4, least=4)
+    nominate(cluster, "bert-0", "a-3")
+    Leader(cluster).settle()
+
+    assert cluster.gated() == []
+    assert cluster.pods()["bert-0"]["status"]["nominatedNodeName"] == "a-0"
 
 
 def test_next_leader_asks_for_nothing_when_all_runs() -> None:
@@ -196,3 +222,11 @@ def test_next_leader_asks_for_nothing_when_all_runs() -> None:
 
     assert not story.cluster.requests
     assert len(story.cluster.events) == 2
+
+
+def nominate(cluster: GangCluster, pod: str, node: str) -> None:
+    cluster.change(pod, lambda found: found["status"].update(nominatedNodeName=node))
+
+
+def is_gated(pod: JsonObject) -> bool:
+    return bool(pod["spec"].get("schedulingGates"))
