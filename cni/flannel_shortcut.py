@@ -15,12 +15,12 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import NamedTuple
 
-from cni.host import flannel_state
+from cni.host import flannel_state_backup
 from cni.host.chain import OURSELVES, Exec
 from cni.host.environment import ADD, DEL, is_container_id
 from cni.host.errors import CniError
 from cni.host.json_object import load_object
-from cni.host.versions import number
+from cni.host.result_version_conversion import number
 from railnet.kernel.files import open_below, read_below
 
 _log = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ class FlannelDelegates:
             if program is None or not is_container_id(container_id):
                 return None
             conf = load_object(step.stdin, "flannel's configuration")
-            path = f"{conf.get('dataDir') or flannel_state.FOLDER}/{container_id}"
+            path = f"{conf.get('dataDir') or flannel_state_backup.FOLDER}/{container_id}"
             if step.command == DEL:
                 return FlannelRun(self, container_id, path, None, _delegated(path, read_below(self._root, path)))
             subnet = self._identity(str(conf.get("subnetFile") or _SUBNET_FILE))

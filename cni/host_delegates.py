@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 from cni.host import chain, lock
 from cni.host.chain import Exec, ExecOutput
 from cni.host.errors import TRY_AGAIN, CniError
-from cni.host.flannel_state import KeptState, keep
+from cni.host.flannel_state_backup import KeptState, keep
 from railnet.kernel.files import below
 from railnet.kernel.processes.host_process import Stopped, Terms, execute
 from railnet.vf.record import SandboxPod

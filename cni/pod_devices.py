@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from cni.handed_back_requests import is_own_shortage
+from cni.daemon_exhaustion import is_own_shortage
 from cni.host.errors import TRY_AGAIN, CniError
 from railnet.errors import NotOurs, NotReady
 from railnet.kernel.waiting import until

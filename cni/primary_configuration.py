@@ -6,7 +6,7 @@
 from pathlib import Path
 from typing import Any
 
-from cni.handed_back_requests import is_own_shortage
+from cni.daemon_exhaustion import is_own_shortage
 from cni.host import chain
 from cni.host.chain import Primary
 from cni.host.errors import CONFIGURATION, CniError

@@ -12,20 +12,20 @@ from functools import partial
 from typing import Any, Protocol
 
 from cni.connection import ExecutableConnection, ExecutableGone
+from cni.daemon_exhaustion import HandedBack
 from cni.error_translation import as_cni_error
-from cni.handed_back_requests import HandedBack
 from cni.host.environment import ADD, CHECK, DEL, GC
 from cni.host.errors import ENVIRONMENT, CniError, DelegateError
 from cni.host.frames import FrameError
-from cni.rail_events import AddRefused, Observer, RailsAttached
+from cni.rail_observers import AddRefused, Observer, RailsAttached
 from cni.request import CniRequest, parse
-from cni.request_interruption import Operation, Operations, Unfinished
+from cni.request_cancellation import Operation, Operations, Unfinished
 from cni.timing import reported_to
 from cni.verbs.add import add
 from cni.verbs.check import check
 from cni.verbs.delete import delete
 from cni.verbs.gc import collect
-from cni.verbs.parts import Parts
+from cni.verbs.verb_dependencies import Parts
 from railnet.errors import RailnetError
 from railnet.vf.record import Record
 

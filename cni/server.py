@@ -17,8 +17,8 @@ from cni.delegate_slots import DelegateSlots
 from cni.flannel_shortcut import FlannelDelegates
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.frames import FrameError
+from cni.request_cancellation import TimeLimits
 from cni.request_handler import RequestHandler
-from cni.request_interruption import TimeLimits
 from railnet.kernel.files import NO_ROOM, make_way
 
 _log = logging.getLogger(__name__)

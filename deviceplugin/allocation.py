@@ -45,7 +45,7 @@ def allocate(
         offered: the VFs that the pool offers now, in (rail, PCI address) order; the allocation keeps that order.
         ids: the device ids that kubelet chose, in any order.
         known: the RDMA device that each VF had last, with its uverbs device, for a VF that shows none now. ADD checks that the VF has the same again
-            (`cni.allocated_rdma_device_check`).
+            (`cni.stale_allocate_response_check`).
 
     Raises:
         NotOurs: an id does not belong to this pool.

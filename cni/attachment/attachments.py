@@ -11,13 +11,13 @@ from pathlib import Path
 
 from cni import primary_configuration
 from cni.attachment import ipam_plugin, port_wait
-from cni.attachment.claims import Claims, owner_of
 from cni.attachment.gratuitous_arp import GratuitousArp
+from cni.attachment.host_netdev_lookup import NetdevLookup
 from cni.attachment.ipam_release_by_daemon import IpamRelease
 from cni.attachment.journal import Journal
 from cni.attachment.local_ipam import LocalIpam
-from cni.attachment.netdev_lookup import NetdevLookup
 from cni.attachment.netdev_return import NodeNetdevs
+from cni.attachment.vf_handover import Claims, owner_of
 from cni.host.chain import Primary
 from cni.request import CniRequest
 from cni.timing import timed

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from cni.attachment.netdev_lookup import NetdevLookup
+from cni.attachment.host_netdev_lookup import NetdevLookup
 from cni.attachment.orphan_search import OrphanSearch
 from railnet.kernel import perform, vf_provisioning
 from railnet.kernel.inventory import card_of

@@ -7,7 +7,7 @@ the slow lane, which runs them itself, use the same code.
 from cni.host.errors import CONFIGURATION, DELEGATE_BROKE, TRY_AGAIN, CniError, DelegateError, NotExecuted, TimedOut
 from cni.host.json_object import load_object
 from cni.host.json_text import dumps
-from cni.host.versions import CHECK_SINCE, STATUS_AND_GC_SINCE, chosen, number, result_in
+from cni.host.result_version_conversion import CHECK_SINCE, STATUS_AND_GC_SINCE, chosen, number, result_in
 
 TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
 if TYPE_CHECKING:

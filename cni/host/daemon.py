@@ -213,13 +213,13 @@ def _started(blobs: list[bytes], path: list[str]) -> Delegate:
     """
     plugin, environ, stdin = blobs[0], frames.parse_environ(blobs[1]), blobs[2]
     if blobs[3:]:
-        from cni.host import flannel_state
+        from cni.host import flannel_state_backup
 
         kind, state_path, state = blobs[3:]
         executable = find(_file_name(kind), path)
         if environ.get(b"CNI_COMMAND") == b"DEL":
-            return Delegate(executable, environ, state, flannel_state.DelegatedState(state_path))
-        if flannel_state.write(state_path, state):
+            return Delegate(executable, environ, state, flannel_state_backup.DelegatedState(state_path))
+        if flannel_state_backup.write(state_path, state):
             return Delegate(executable, environ, state)
     return Delegate(find(_file_name(plugin), path), environ, stdin)
 

@@ -8,7 +8,7 @@ from cni.host import frames
 
 TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
 if TYPE_CHECKING:
-    from cni.host.flannel_state import DelegatedState, KeptState
+    from cni.host.flannel_state_backup import DelegatedState, KeptState
 
 _SIGKILL = 9
 # Python ignores these two at start (Python/pylifecycle.c, init_signals); a delegate expects the default.
@@ -33,7 +33,7 @@ def find(plugin: str, path: list[str]) -> str:
 class Delegate:
     """One running plugin: write its stdin, read its output, end it. Owns its pipes and its process group.
 
-    After a failed DEL of flannel's plugin, flannel's state is as before, for the next DEL (`cni.host.flannel_state`).
+    After a failed DEL of flannel's plugin, flannel's state is as before, for the next DEL (`cni.host.flannel_state_backup`).
     """
 
     def __init__(
@@ -158,9 +158,9 @@ def _state(executable: str, environ: dict[bytes, bytes], stdin: bytes) -> "KeptS
     """Keep flannel's state over a DEL; other commands do not load the module for it."""
     if environ.get(b"CNI_COMMAND") != b"DEL" or not executable.endswith("/flannel"):
         return None
-    from cni.host import flannel_state
+    from cni.host import flannel_state_backup
 
-    return flannel_state.keep(environ, stdin)
+    return flannel_state_backup.keep(environ, stdin)
 
 
 def _collect(fd: int, into: bytearray, limit: int) -> bool:

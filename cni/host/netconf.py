@@ -3,7 +3,7 @@
 from cni.host import json_object
 from cni.host.environment import ADD, CHECK, GC, STATUS
 from cni.host.errors import CONFIGURATION, INCOMPATIBLE_VERSION, CniError
-from cni.host.versions import CHECK_SINCE, STATUS_AND_GC_SINCE, number
+from cni.host.result_version_conversion import CHECK_SINCE, STATUS_AND_GC_SINCE, number
 
 TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
 if TYPE_CHECKING:

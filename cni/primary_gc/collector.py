@@ -24,7 +24,7 @@ from cni.host_delegates import HostDelegates
 from cni.primary_gc import state_files
 from cni.primary_gc.liveness import DeadContainer, LivenessFacts, dead_containers
 from cni.primary_gc.state_files import StateFile
-from cni.rail_events import TookBack, count_nothing
+from cni.rail_observers import TookBack, count_nothing
 from railnet.errors import NotReady
 from railnet.kernel import foreign_state_files
 from railnet.kernel.boot import boot_time

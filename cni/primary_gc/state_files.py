@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from typing import Any, Literal, NamedTuple
 
 from cni import libcni_cache
-from cni.host import flannel_state
+from cni.host import flannel_state_backup
 from cni.host.chain import Primary
 from cni.host.environment import is_container_id
 from cni.libcni_cache import CachedAdd
@@ -64,7 +64,7 @@ def _of_plugin(plugin: dict[str, Any], network: str) -> Iterator[StateFolder]:
     ipam = ipam if isinstance(ipam, dict) else {}
     is_flannel = plugin["type"] == "flannel"
     if is_flannel:
-        yield from _folder("flannel", plugin.get("dataDir") or flannel_state.FOLDER, "")
+        yield from _folder("flannel", plugin.get("dataDir") or flannel_state_backup.FOLDER, "")
     if ipam.get("type", "host-local" if is_flannel else "") == "host-local":
         yield from _folder("host-local", ipam.get("dataDir") or _NETWORKS, f"/{network}")
 
@@ -83,7 +83,7 @@ def _of_host_local(folder: StateFolder, entry: Entry, network: str) -> StateFile
 
 
 def _of_flannel(folder: StateFolder, entry: Entry, network: str) -> StateFile | None:
-    container_id = flannel_state.container_of(entry.name) or entry.name
+    container_id = flannel_state_backup.container_of(entry.name) or entry.name
     if not is_container_id(container_id):
         return None
     try:

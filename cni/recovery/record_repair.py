@@ -7,9 +7,9 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
-from cni.attachment.claims import Claims, owner_of
 from cni.attachment.journal import Journal
 from cni.attachment.netdev_return import NodeNetdevs
+from cni.attachment.vf_handover import Claims, owner_of
 from cni.sandbox_locks import PerKey
 from railnet.vf import orphan_rescue
 from railnet.vf.orphan_rescue import OrphanNetdev, RebuildSources

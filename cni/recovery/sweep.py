@@ -13,7 +13,7 @@ from cni.attachment.attachments import Attachments
 from cni.attachment.ipam_release_by_daemon import IpamRelease
 from cni.attachment.journal import Journal
 from cni.host.errors import CniError
-from cni.rail_events import TookBack, count_nothing
+from cni.rail_observers import TookBack, count_nothing
 from cni.recovery import rules
 from cni.recovery.missing_netdevs import OrphanVfs
 from cni.recovery.namespace_observation import Observed, SandboxNamespaces

@@ -1,16 +1,16 @@
 """ADD: `eth0` from the primary network, then a rail for each VF that kubelet gave to the pod. Reads as its stages."""
 
-from cni import allocated_rdma_device_check, primary_configuration
+from cni import primary_configuration, stale_allocate_response_check
 from cni.attachment import ipam_plugin
 from cni.attachment.attachments import Attachments
 from cni.connection import ExecutableConnection, ExecutableGone
-from cni.handed_back_requests import handing_back
+from cni.daemon_exhaustion import handing_back
 from cni.host import chain
 from cni.host.errors import CniError, NotExecuted, TimedOut
 from cni.pod_devices import vfs_of
 from cni.request import CniRequest
 from cni.timing import timed
-from cni.verbs.parts import Parts
+from cni.verbs.verb_dependencies import Parts
 from railnet.errors import RailnetError
 from railnet.vf.record import Record
 
@@ -34,7 +34,7 @@ async def add(request: CniRequest, connection: ExecutableConnection, parts: Part
     with timed("plan"):
         record = await attachments.plan(request, vfs, primary)
     try:
-        allocated_rdma_device_check.check(parts.devices.allocations(pod), record.attachments, parts.root)
+        stale_allocate_response_check.check(parts.devices.allocations(pod), record.attachments, parts.root)
         return await _eth0_then_net1(request, connection, primary, parts, record)
     except BaseException as error:
         await _undo(attachments, record, connection, error)

@@ -2,10 +2,10 @@
 
 from cni import primary_configuration
 from cni.connection import ExecutableConnection
-from cni.handed_back_requests import handing_back
+from cni.daemon_exhaustion import handing_back
 from cni.host import chain
 from cni.request import CniRequest
-from cni.verbs.parts import Parts
+from cni.verbs.verb_dependencies import Parts
 from railnet.errors import Differs
 
 

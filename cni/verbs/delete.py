@@ -7,10 +7,10 @@ moved after the answer: the record, whose stage is `detaching`, says so.
 from cni import primary_configuration
 from cni.attachment import ipam_plugin
 from cni.connection import ExecutableConnection
-from cni.handed_back_requests import handing_back
+from cni.daemon_exhaustion import handing_back
 from cni.host import chain
 from cni.request import CniRequest
-from cni.verbs.parts import Parts
+from cni.verbs.verb_dependencies import Parts
 from railnet.errors import RailnetError
 from railnet.vf.record import Record
 

@@ -11,7 +11,7 @@ from cni.connection import ExecutableConnection
 from cni.host import chain
 from cni.host.errors import IO, CniError
 from cni.request import CniRequest
-from cni.verbs.parts import Parts
+from cni.verbs.verb_dependencies import Parts
 
 # Of `timeouts.add`, in which nothing new is begun after this share: what was begun then ends, and the primary is asked.
 _SHARE = 0.5

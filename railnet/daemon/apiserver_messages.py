@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from cni import rail_events
+from cni import rail_observers
 from cni.host.errors import CniError
-from cni.rail_events import AddRefused, Observer, RailChanged, RailsAttached
+from cni.rail_observers import AddRefused, Observer, RailChanged, RailsAttached
 from railnet.apiserver import network_status, service_account
 from railnet.apiserver.client import ApiServer
 from railnet.apiserver.event import Series, involved_node, involved_pod
@@ -43,13 +43,13 @@ async def publishing(configuration: Configuration) -> AsyncIterator[Observer]:
     """Yield the observer of ADDs; messages that still wait at the end have one second."""
     publish = configuration.publish
     if not (publish.network_status or publish.events):
-        yield rail_events.ignore
+        yield rail_observers.ignore
         return
     try:
         api_server = api_server_of_daemon()
     except NotInCluster as error:
         _log.info("neither network-status nor events are sent: %s", error)
-        yield rail_events.ignore
+        yield rail_observers.ignore
         return
     outbox = Outbox(api_server.send)
     try:

@@ -8,16 +8,16 @@ from functools import partial
 from pathlib import Path
 
 from cni.attachment.attachments import Attachments
-from cni.attachment.claims import Claims
+from cni.attachment.host_netdev_lookup import NetdevLookup
 from cni.attachment.ipam_release_by_daemon import IpamRelease
 from cni.attachment.journal import Journal
 from cni.attachment.local_ipam import LocalIpam
-from cni.attachment.netdev_lookup import NetdevLookup
 from cni.attachment.netdev_return import NodeNetdevs
+from cni.attachment.vf_handover import Claims
 from cni.host import lock
 from cni.host_delegates import HostDelegates
 from cni.primary_gc.collector import PrimaryGc
-from cni.rail_events import TookBack
+from cni.rail_observers import TookBack
 from cni.recovery.contested_vfs import ContestedVfs
 from cni.recovery.missing_netdevs import OrphanVfs
 from cni.recovery.namespace_observation import SandboxNamespaces

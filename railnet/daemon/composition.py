@@ -19,11 +19,11 @@ from cni.delegate_slots import DelegateSlots
 from cni.flannel_shortcut import FlannelDelegates
 from cni.host.daemon import SOCKET
 from cni.pod_devices import PodDevices
-from cni.rail_events import Observer
+from cni.rail_observers import Observer
+from cni.request_cancellation import TimeLimits
 from cni.request_handler import RequestHandler
-from cni.request_interruption import TimeLimits
 from cni.server import Server
-from cni.verbs.parts import Parts
+from cni.verbs.verb_dependencies import Parts
 from deviceplugin.devices import OfferedVf
 from deviceplugin.pool_selection import Pool, assign
 from deviceplugin.registration import Registration

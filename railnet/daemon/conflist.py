@@ -10,7 +10,7 @@ from cni.host.chain import NEWEST_WITHOUT_LISTS, OURSELVES, parse
 from cni.host.errors import CniError
 from cni.host.json_object import load_object
 from cni.host.netconf import SUPPORTED_VERSIONS
-from cni.host.versions import chosen
+from cni.host.result_version_conversion import chosen
 from railnet.configuration import Configuration
 from railnet.errors import Misconfigured
 from railnet.kernel.files import below, read_below

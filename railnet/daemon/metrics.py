@@ -60,7 +60,7 @@ class Metrics:
         self._seconds.setdefault(labels, Histogram(_BUCKETS)).observe(seconds)
 
     def took_back(self, kind: str) -> None:
-        """Count a leaked resource that the sweep or GC has reclaimed (`cni.rail_events.TookBack`)."""
+        """Count a leaked resource that the sweep or GC has reclaimed (`cni.rail_observers.TookBack`)."""
         self._leaks[("kind", kind),] += 1
 
     def text(self, gauges: Gauges) -> str:

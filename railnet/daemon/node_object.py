@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 
-from cni.rail_events import Observer
+from cni.rail_observers import Observer
 from railnet.configuration import Configuration
 from railnet.daemon.node_object_loop import NodeObjectLoop
 from railnet.daemon.rails_condition import RailsCondition, RailsTaint

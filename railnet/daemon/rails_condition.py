@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from cni.rail_events import Observer, RailChanged
+from cni.rail_observers import Observer, RailChanged
 from deviceplugin.health import port_reason
 from deviceplugin.pool_selection import assign
 from railnet.apiserver import node_status

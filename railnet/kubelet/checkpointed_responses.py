@@ -1,7 +1,7 @@
 """The device plugin's answers to Allocate, read from kubelet's device checkpoint. Kubelet uses them for every sandbox of the pod.
 
 In the device checkpoint, AllocResp is the marshalled ContainerAllocateResponse in base64 (`PodDevicesEntry`,
-pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go). Not here: whether an answer is right (`cni.allocated_rdma_device_check`).
+pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go). Not here: whether an answer is right (`cni.stale_allocate_response_check`).
 """
 
 import binascii

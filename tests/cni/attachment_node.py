@@ -13,15 +13,15 @@ import pytest
 from cni import request as requests
 from cni.attachment import attachments, netdev_return
 from cni.attachment.attachments import Attachments
-from cni.attachment.claims import Claims
+from cni.attachment.host_netdev_lookup import NetdevLookup
 from cni.attachment.ipam_release_by_daemon import IpamRelease
 from cni.attachment.journal import Journal
 from cni.attachment.local_ipam import LocalIpam
-from cni.attachment.netdev_lookup import NetdevLookup
 from cni.attachment.netdev_return import NodeNetdevs
+from cni.attachment.vf_handover import Claims
 from cni.host.chain import Primary
 from cni.host_delegates import HostDelegates
-from cni.rail_events import TookBack, count_nothing
+from cni.rail_observers import TookBack, count_nothing
 from cni.recovery.missing_netdevs import OrphanVfs, Pods
 from cni.recovery.namespace_observation import SandboxNamespaces
 from cni.recovery.record_repair import RecordRepair

@@ -11,13 +11,13 @@ from cni.delegate_slots import DelegateSlots
 from cni.flannel_shortcut import FlannelDelegates
 from cni.host.chain import Primary
 from cni.pod_devices import PodDevices
-from cni.rail_events import AddRefused, RailsAttached
+from cni.rail_observers import AddRefused, RailsAttached
 from cni.request import CniRequest
+from cni.request_cancellation import TimeLimits
 from cni.request_handler import RequestHandler
-from cni.request_interruption import TimeLimits
 from cni.sandbox_locks import PerKey
 from cni.server import Server
-from cni.verbs.parts import Parts
+from cni.verbs.verb_dependencies import Parts
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Netns, Record, SandboxPod
 from railnet.vf.vf_table import Owner

@@ -12,7 +12,7 @@ from cni import connection as connection_module
 from cni.cancellation_shield import to_the_end
 from cni.delegate_slots import DelegateSlots
 from cni.host import frames
-from cni.request_interruption import TimeLimits
+from cni.request_cancellation import TimeLimits
 from railnet.vf.vf_table import Owner
 from tests.cni.fake_executable import ENVIRON, FakeExecutable, a_request, output
 from tests.cni.server_node import RAIL, Node

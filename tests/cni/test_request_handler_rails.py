@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cni.request_interruption import TimeLimits
+from cni.request_cancellation import TimeLimits
 from tests.cni.fake_executable import ENVIRON, FakeExecutable, a_request, output
 from tests.cni.server_node import RAIL, Node
 

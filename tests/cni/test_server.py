@@ -15,7 +15,7 @@ from cni import primary_configuration, server
 from cni.delegate_slots import DelegateSlots
 from cni.flannel_shortcut import FlannelDelegates
 from cni.host import frames
-from cni.request_interruption import TimeLimits
+from cni.request_cancellation import TimeLimits
 from railnet.kubelet.checkpoint_file import CheckpointFile
 from tests.cni.fake_executable import CONF, ENVIRON, FakeExecutable, a_request, output
 from tests.cni.server_node import RAIL, Node

@@ -11,7 +11,7 @@ from typing import Any
 
 from cni.attachment import ipam_plugin
 from cni.attachment.local_ipam import LocalIpam
-from cni.host import chain, frames, json_text, netconf, plugin, status, versions
+from cni.host import chain, frames, json_text, netconf, plugin, result_version_conversion, status
 from cni.host.chain import ExecOutput
 from cni.host.environment import Environment
 from cni.host.errors import CniError, DelegateError
@@ -208,15 +208,15 @@ def cni_version(data: bytes) -> None:
     declared, listed, result = [*data.split(SEPARATOR), b"", b""][:3]
     texts = listed.decode(errors="replace").split("\n")
     asked = "1.0.0"
-    found = versions.chosen(declared.decode(errors="replace"), texts, asked)
-    assert versions.number(found) <= versions.number(asked)
+    found = result_version_conversion.chosen(declared.decode(errors="replace"), texts, asked)
+    assert result_version_conversion.number(found) <= result_version_conversion.number(asked)
     try:
         value = json.loads(result)
     except (ValueError, RecursionError):
         return
     if isinstance(value, dict):
         for version in ("0.3.1", "1.0.0"):
-            converted = versions.result_in(version, value)
+            converted = result_version_conversion.result_in(version, value)
             assert value.get("cniVersion", version) == version or converted["cniVersion"] == version
 
 
@@ -316,7 +316,7 @@ PARSERS = (
     Parser("request", request, (CniError,), {"cni.request": ("CniRequest.static",)}),
     Parser("frames", frame, (FrameError,), {CNI + "frames": ()}),
     Parser("primary", primary, (CniError,), {CNI + "chain": ()}),
-    Parser("versions", cni_version, (), {CNI + "versions": ()}),
+    Parser("versions", cni_version, (), {CNI + "result_version_conversion": ()}),
     Parser(
         "ipam", ipam_result, (CniError,), {"cni.attachment.ipam_plugin": ("add", "delete", "_exec", "_parse", "_route")}
     ),

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 from google.protobuf.message import DecodeError
 
 from cni import libcni_cache
-from cni.host import flannel_state
+from cni.host import flannel_state_backup
 from cni.host.chain import parse as parse_primary
 from cni.host.environment import is_container_id
 from cni.host.errors import CniError
@@ -162,7 +162,7 @@ def primary_state_files(data: bytes) -> None:
         return
     assert all(one.path.startswith("/") and "\0" not in one.path for one in state_files.state_folders(primary))
     with suppress(CniError):
-        flannel_state._folder(content)
+        flannel_state_backup._folder(content)
 
 
 def pod_sandboxes(data: bytes) -> None:
@@ -418,7 +418,7 @@ PARSERS = (
         {
             "cni.primary_gc.state_files": (),
             "cni.libcni_cache": (),
-            "cni.host.flannel_state": ("_folder", "container_of", "second_name"),
+            "cni.host.flannel_state_backup": ("_folder", "container_of", "second_name"),
         },
     ),
     Parser("cri", pod_sandboxes, (DecodeError,), {}),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cni.attachment.netdev_lookup import NetdevLookup
+from cni.attachment.host_netdev_lookup import NetdevLookup
 from cni.attachment.netdev_return import NodeNetdevs
 from cni.recovery import namespace_observation
 from cni.recovery.namespace_observation import Observed, SandboxNamespaces

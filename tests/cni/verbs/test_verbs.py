@@ -15,10 +15,10 @@ from cni.attachment.ipam_plugin import Given
 from cni.host.chain import TIMED_OUT, Exec, ExecOutput, Primary
 from cni.host.errors import CniError
 from cni.request import CniRequest
-from cni.request_interruption import TimeLimits
+from cni.request_cancellation import TimeLimits
 from cni.sandbox_locks import PerKey
 from cni.verbs import add, check, delete, gc
-from cni.verbs.parts import Parts
+from cni.verbs.verb_dependencies import Parts
 from railnet.errors import Differs, NoAddress, NotPermitted, Unusable
 from railnet.kubelet.checkpointed_responses import ContainerAllocation
 from railnet.vf.pci_address import PciAddress

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cni.host.errors import CniError
-from cni.rail_events import AddRefused, Observer, RailChanged, RailsAttached, ignore
+from cni.rail_observers import AddRefused, Observer, RailChanged, RailsAttached, ignore
 from railnet.apiserver import service_account
 from railnet.apiserver.outbox import Message, Outbox
 from railnet.configuration import Configuration, HostConfiguration, Publish

@@ -16,7 +16,7 @@ import pytest
 from cni import server as server_module
 from cni.delegate_slots import DelegateSlots
 from cni.flannel_shortcut import FlannelDelegates
-from cni.request_interruption import TimeLimits
+from cni.request_cancellation import TimeLimits
 from cni.server import Server
 from deviceplugin import registration as registration_module
 from deviceplugin.pool_selection import DEFAULT

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cni.rail_events import AddRefused, RailChanged, RailsAttached
+from cni.rail_observers import AddRefused, RailChanged, RailsAttached
 from deviceplugin.pool_selection import Pool, Selector
 from railnet.apiserver import service_account
 from railnet.apiserver.client import ApiServer as Client

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cni.rail_events import AddRefused, RailsAttached
-from cni.request_interruption import TimeLimits
+from cni.rail_observers import AddRefused, RailsAttached
+from cni.request_cancellation import TimeLimits
 from railnet.errors import PortInactive
 from railnet.vf.record import SandboxPod
 from tests.cni.fake_executable import CONF, ENVIRON, FakeExecutable, a_request, output

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from cni.host.errors import TRY_AGAIN, CniError
-from cni.request_interruption import Operation, Operations, TimeLimits, Unfinished
+from cni.request_cancellation import Operation, Operations, TimeLimits, Unfinished
 
 
 class Work:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cni import allocated_rdma_device_check
+from cni import stale_allocate_response_check
 from railnet.errors import Unusable
 from railnet.kubelet.checkpointed_responses import ContainerAllocation
 from railnet.vf.inventory import DeviceNode
@@ -33,7 +33,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def check(root: Path, *answers: ContainerAllocation, rail: Attachment = RAIL) -> None:
-    allocated_rdma_device_check.check(answers, (rail,), root)
+    stale_allocate_response_check.check(answers, (rail,), root)
 
 
 @pytest.mark.parametrize(

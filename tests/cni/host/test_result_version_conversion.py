@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cni.host.versions import number, result_in
+from cni.host.result_version_conversion import number, result_in
 
 VERSIONS = ["latest", "0.3.1", "0.4.0", "1.0.0", "1.0.1", "1.1.0", "1.10.0", "2.0.0"]
 OLD = {"cniVersion": "0.4.0", "ips": [{"version": "4", "address": "10.0.0.2/24"}], "dns": {}}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cni.host import flannel_state
+from cni.host import flannel_state_backup
 from cni.host.delegate import Delegate
 from tests.cni.host.shell_plugins import a_plugin
 
@@ -123,5 +123,5 @@ def test_another_plugins_files_are_not_touched(node: Node) -> None:
 
 
 def test_second_name_tells_its_container() -> None:
-    assert flannel_state.container_of(flannel_state.second_name("c0ffee")) == "c0ffee"
-    assert flannel_state.container_of("c0ffee") is None
+    assert flannel_state_backup.container_of(flannel_state_backup.second_name("c0ffee")) == "c0ffee"
+    assert flannel_state_backup.container_of("c0ffee") is None

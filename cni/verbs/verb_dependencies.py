@@ -7,7 +7,7 @@ from cni.attachment.attachments import Attachments
 from cni.pod_devices import PodDevices
 from cni.primary_gc.collector import PrimaryGc
 from cni.recovery.sweep import Recovery
-from cni.request_interruption import TimeLimits
+from cni.request_cancellation import TimeLimits
 from cni.sandbox_locks import PerKey
 
 

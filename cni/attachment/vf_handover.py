@@ -1,4 +1,4 @@
-"""Claims of VFs for sandboxes. A claim waits for the VF's last sandbox: kubelet may assign a VF again before that sandbox's DEL.
+"""Hands VFs over from a sandbox to the next: kubelet may assign a VF again before the DEL of its last sandbox, so a claim waits for that.
 
 `cni.attachment.attachments` decides which VFs a sandbox gets; `railnet.vf.vf_table` keeps the owner of each VF.
 """
