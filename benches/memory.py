@@ -43,7 +43,7 @@ IMPORTS = {
     "pyudev, with ctypes": "pyudev",
     "http.client, with email": "http.client",
     "all other modules of the daemon": "railnet.daemon.composition",
-    "pyroute2's messages (after a second of serving)": "railnet.kernel.netlink.pyroute2_messages",
+    "pyroute2's messages (after a second of serving)": "railnet.kernel.netlink.minimal_pyroute2",
     "not imported: yaml": "yaml",
     "not imported: the command line": "railnet.__main__",
     "not imported: the rest of pyroute2": "pyroute2",

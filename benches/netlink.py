@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from pyroute2 import IPRoute, IPRSocket
 
-from railnet.kernel.netlink import pf_link_reading
+from railnet.kernel.netlink import pf_link_query
 from railnet.kernel.netlink.rtnetlink import links
 
 ROUNDS = 300
@@ -27,7 +27,7 @@ _DAEMON = (
     "asyncio, grpc.aio, railnet.kernel.netlink.rtnetlink, logging, pyudev, yaml"  # what it has imported in any case
 )
 OURS, SOCKET, ROUTE = "railnet.kernel.netlink.rtnetlink", "pyroute2's IPRSocket", "pyroute2's IPRoute"
-MESSAGES = "railnet.kernel.netlink.pyroute2_messages"
+MESSAGES = "railnet.kernel.netlink.minimal_pyroute2"
 
 
 def main() -> None:
@@ -51,7 +51,7 @@ def requests(rounds: int) -> dict[str, tuple[float, str]]:
         f"open and close: {SOCKET}": socket_opened,
         f"open and close: {ROUTE}": route_opened,
         f"open, read one link: {OURS}": own_read,
-        f"open, read one link: {OURS} and {MESSAGES}": lambda: pf_link_reading.read([_LO]),
+        f"open, read one link: {OURS} and {MESSAGES}": lambda: pf_link_query.read([_LO]),
         f"open, read one link: {ROUTE}": route_read,
         f"open, list links: {OURS}": own_listed,
         f"open, list links: {ROUTE}": route_listed,

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from railnet.daemon import rail_counters
 from railnet.daemon.rail_counters import RailCounters
-from railnet.fabric.rdma_counters import OF_A_PF
+from railnet.fabric.rdma_counter_deltas import OF_A_PF
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.record import SandboxPod
 from railnet.vf.vf_table import Owner, VfTable

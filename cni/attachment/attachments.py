@@ -26,7 +26,7 @@ from railnet.kernel import perform
 from railnet.kernel.inventory import card_of, reread_vfs
 from railnet.kernel.netlink.sandbox_link_state import link_states
 from railnet.kernel.sysfs.functions import Sysfs
-from railnet.vf import attachment_plan, rail_routing, sandbox_difference
+from railnet.vf import arp_and_source_routing, attachment_plan, sandbox_difference
 from railnet.vf.inventory import Netdev, RdmaDevice
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.permitted_networks import Network, Networks, NoIpam, PluginIpam, SliceIpam
@@ -137,7 +137,7 @@ class Attachments:
                 netns,
                 request.pod,
                 "planned",
-                rail_routing.keep_apart(
+                arp_and_source_routing.keep_apart(
                     attachment_plan.attachments(assigned, netdevs, mtus, given), chosen.network.routing
                 ),
                 primary_configuration.as_recorded(primary, request.conf.runtime_config),
@@ -158,7 +158,7 @@ class Attachments:
             for attachment in record.attachments
         )
         routing = self._networks.by_name[record.network].routing
-        addressed = replace(record, attachments=rail_routing.keep_apart(attachments, routing))
+        addressed = replace(record, attachments=arp_and_source_routing.keep_apart(attachments, routing))
         self._journal.write(addressed)
         return addressed
 

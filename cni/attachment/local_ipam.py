@@ -12,11 +12,11 @@ from railnet.errors import Misconfigured, NoAddress
 from railnet.kernel.files import read_below
 from railnet.kernel.sockets.local_address_check import is_local
 from railnet.vf.address_slice import AddressSlice, choose, node_slice, parse_subnet_env, route_to_other_rails
-from railnet.vf.addressable_rails import why_no_address
 from railnet.vf.attachment_plan import Assigned
 from railnet.vf.inventory import Inventory
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.permitted_networks import ChosenNetwork, Networks, SliceIpam, StaticIpam, StickyIpam
+from railnet.vf.rail_number_address_check import why_no_address
 from railnet.vf.steps import Given, IpInterface
 
 

@@ -15,7 +15,7 @@ from cni.attachment.host_netdev_lookup import NetdevLookup
 from cni.attachment.orphan_search import OrphanSearch
 from railnet.kernel import perform, vf_provisioning
 from railnet.kernel.inventory import card_of
-from railnet.kernel.namespaces import orphan_netdevs
+from railnet.kernel.namespaces import orphan_netdev_return
 from railnet.kernel.namespaces.netns import NetnsIdentity, identity, opened
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.threads.bounded_threads import BoundedThreads
@@ -86,7 +86,7 @@ class NodeNetdevs:
         lost = [attachment for attachment in attachments if attachment.vf not in returned]
         orphans_by_vf = await self._search.find(await self.absent(attachment.vf for attachment in lost))
         if moves := attachment_plan.move_out(attachment for attachment in lost if attachment.vf in orphans_by_vf):
-            await self.do(attachments, partial(orphan_netdevs.move_to_node, moves, orphans_by_vf, self._root))
+            await self.do(attachments, partial(orphan_netdev_return.move_to_node, moves, orphans_by_vf, self._root))
         # A netdev that is in no namespace was awaited already, and is not awaited again.
         returned |= await self._netdevs.returned(
             [attachment for attachment in lost if attachment.vf in orphans_by_vf or await self.has(attachment.vf)]
@@ -182,7 +182,7 @@ class NodeNetdevs:
         misnamed = orphan_rescue.misnamed(self._table.inventory, frozenset(addresses))
         if misnamed:
             vfs = tuple(vf.address for vf in misnamed)
-            written = await self.threads.run_to_the_end(_NAMES, partial(orphan_netdevs.written_names, vfs))
+            written = await self.threads.run_to_the_end(_NAMES, partial(orphan_netdev_return.written_names, vfs))
             steps = orphan_rescue.rename_on_node(self._table.inventory, misnamed, written)
             await self.threads.run_to_the_end(_NAMES, partial(perform.detach, steps, None))
             # No record says how they were: they came back from a namespace that ended, and their record was lost.

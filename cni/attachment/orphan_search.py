@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from cni.cancellation_shield import to_the_end
-from railnet.kernel.namespaces import orphan_netdevs
+from railnet.kernel.namespaces import orphan_netdev_return
 from railnet.kernel.threads.bounded_threads import BoundedThreads
 from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.pci_address import PciAddress
@@ -42,4 +42,4 @@ class OrphanSearch:
     async def _search(self) -> dict[PciAddress, OrphanNetdev]:
         async with self._searching:
             wanted, self._wanted, self._next = self._wanted, set(), None
-            return await self._threads.run("search", partial(orphan_netdevs.find_orphans, wanted, self._root))
+            return await self._threads.run("search", partial(orphan_netdev_return.find_orphans, wanted, self._root))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeGuard
 
 from railnet.admission.host_network import HOST
-from railnet.admission.host_port_pod import Identity, SeenPod, identity
+from railnet.admission.host_port_usage import Identity, SeenPod, identity
 from railnet.admission.patch import Operation
 from railnet.admission.review import Reviewed, denied, namespace_of, patched, read, reviewed
 from railnet.errors import Misconfigured, NotReady

@@ -21,7 +21,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from railnet.admission import gang_review, host_network_service_review
 from railnet.admission.connections import Connections
-from railnet.admission.free_host_ports import HostPorts
+from railnet.admission.host_port_allocator import HostPorts
 from railnet.admission.review import MAX_BYTES, Reviewed, UnreadableReview, review
 from railnet.admission.review_configuration import Policy
 from railnet.admission.tls import Shown

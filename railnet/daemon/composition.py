@@ -1,6 +1,6 @@
 """The node daemon from its start to its end: inventory → journal → recover → provision → serve.
 
-The parts that attach and recover are composed in `railnet.daemon.cni_composition`.
+The parts that attach and recover are composed in `railnet.daemon.attachment_composition`.
 """
 
 import asyncio
@@ -29,19 +29,19 @@ from deviceplugin.pool_selection import Pool, assign
 from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
 from railnet.configuration import Configuration
-from railnet.daemon import cni_composition, provisioning, rails_condition
+from railnet.daemon import attachment_composition, provisioning, rails_condition
 from railnet.daemon.apiserver_messages import publishing
+from railnet.daemon.attachment_composition import NodeParts
 from railnet.daemon.background_tasks import BackgroundTasks
-from railnet.daemon.cni_composition import NodeParts
 from railnet.daemon.conflist_keeper import ConflistKeeper
 from railnet.daemon.host_network_pod_query import pods_on_host_network
 from railnet.daemon.metrics import Gauges, Metrics
 from railnet.daemon.node_object import NodeObject
+from railnet.daemon.periodic_resync import releasing_ipam, resyncing
 from railnet.daemon.port_watch import watching_ports
 from railnet.daemon.primary_gc_schedule import sweeping
 from railnet.daemon.rail_counters import RailCounters
 from railnet.daemon.rail_memory_file import waking
-from railnet.daemon.resync import releasing_ipam, resyncing
 from railnet.daemon.resync_requests import ResyncRequests
 from railnet.daemon.roce_facts_for_status import RoceStatus
 from railnet.daemon.single_instance import alone
@@ -52,7 +52,7 @@ from railnet.kernel.inventory import inventory
 from railnet.kernel.netlink import rdma_netns_mode
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kubelet.checkpoint_file import CheckpointFile
-from railnet.status.report import encode, report, with_roce, with_topology
+from railnet.status.daemon_answer import encode, report, with_roce, with_topology
 from railnet.vf.inventory import Inventory
 from railnet.vf.vf_table import VfTable
 
@@ -150,7 +150,7 @@ async def _start(configuration: Configuration, restarts: int) -> tuple[NodeParts
     sysfs = Sysfs(configuration.host.sysfs, configuration.rails, configuration.link_layers)
     table = VfTable(await inventory(sysfs, Inventory()))
     metrics = Metrics(restarts)
-    node = cni_composition.compose(configuration, sysfs, table, metrics.took_back)
+    node = attachment_composition.compose(configuration, sysfs, table, metrics.took_back)
     await node.rails.look()
     await _recover(node)
     await provisioning.make_vfs(configuration, table, sysfs)

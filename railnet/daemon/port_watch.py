@@ -1,7 +1,7 @@
 """A PF's port goes down or up: the VF table has it within milliseconds, and ListAndWatch sends it at once.
 
 The kernel reports the link of a PF's netdev. With InfiniBand the carrier of the IPoIB netdev follows the port while the netdev is
-up. A PF without a netdev, or with one that is down, is left to the ten-second resync (`railnet.daemon.resync`).
+up. A PF without a netdev, or with one that is down, is left to the ten-second resync (`railnet.daemon.periodic_resync`).
 
 The first second of the daemon is for the requests that have waited for it: only then pyroute2 is imported, which takes some
 hundredths of a second, and all ports are read. Changes in between are not lost.

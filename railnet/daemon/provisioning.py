@@ -17,7 +17,7 @@ from railnet.daemon import allocated_vfs
 from railnet.errors import Misconfigured, NotReady, RailnetError
 from railnet.kernel import vf_provisioning
 from railnet.kernel.inventory import inventory
-from railnet.kernel.netlink import pf_link_reading
+from railnet.kernel.netlink import pf_link_query
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.threads.bounded_reads import DoesNotAnswer
 from railnet.kernel.threads.bounded_threads import BoundedThreads
@@ -167,7 +167,7 @@ async def _name_and_bind(
 def _macs(pfs: Sequence[PhysicalFunction], troubles: dict[PciAddress, str]) -> dict[PciAddress, Mac]:
     """Read the PFs' MACs. A PF with a link that the kernel refuses costs no other PF."""
     try:
-        return pf_link_reading.macs(pfs)
+        return pf_link_query.macs(pfs)
     except (OSError, ValueError) as error:
         if len(pfs) == 1:
             troubles[pfs[0].address] = f"the MAC of PF {pfs[0].address} is not known: {error}; look in dmesg"

@@ -1,4 +1,4 @@
-"""The counters of pods, rails and ports for /metrics (docs/decisions/0066). `railnet.fabric.rdma_counters` decides what they say.
+"""The counters of pods, rails and ports for /metrics (docs/decisions/0066). `railnet.fabric.rdma_counter_deltas` decides what they say.
 
 A scrape reads what may have moved, in threads, and waits for them two seconds at most. Between scrapes only a VF that a sandbox
 has just claimed is read: its reading is where the pod begins.
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from railnet.fabric.rdma_counters import (
+from railnet.fabric.rdma_counter_deltas import (
     OCTETS_OF_A_WORD,
     OF_A_PF,
     OF_A_VF,

@@ -17,7 +17,7 @@ from cni.attachment.journal import Journal
 from cni.cancellation_shield import to_the_end
 from railnet.configuration import Configuration
 from railnet.kernel.files import below, open_below, sync, write_atomically
-from railnet.vf import addressable_rails, rail_memory
+from railnet.vf import rail_memory, rail_number_address_check
 from railnet.vf.inventory import Inventory
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.rail_memory import Learned, RailMemory, RailNumbers, UnreadableRailMemory
@@ -64,11 +64,11 @@ class RailKeeper:
 
     def reasons(self) -> list[str]:
         """Return what an administrator must do about the rails, for /readyz."""
-        return list(addressable_rails.reasons(self._configuration.networks, self._table.inventory))
+        return list(rail_number_address_check.reasons(self._configuration.networks, self._table.inventory))
 
     def why_no_vf(self) -> str | None:
         """Return why no VF of this node can serve a pod; None if VFs can."""
-        return addressable_rails.why_no_vf(self._configuration.networks, self._table.inventory)
+        return rail_number_address_check.why_no_vf(self._configuration.networks, self._table.inventory)
 
     def _numbers(self, inventory: Inventory, recorded: Mapping[PciAddress, int]) -> RailNumbers:
         if self._memory is None:
@@ -80,7 +80,7 @@ class RailKeeper:
             self._memory,
             inventory.cards,
             expected=[provision.pf for provision in self._configuration.provision],
-            splits=addressable_rails.splits(self._configuration.networks),
+            splits=rail_number_address_check.splits(self._configuration.networks),
             recorded=recorded,
         )
         return self._written(self._memory, learned)

@@ -164,7 +164,7 @@ class Supervisor:
 
     def _end(self, daemon: _DaemonProcess) -> int:
         """End a silent daemon, and return its status; -SIGKILL also if the process cannot end yet."""
-        from railnet.kernel.processes.duplicated_descriptors import HeldDescriptors  # noqa: PLC0415 - it needs ctypes and socket, and is seldom used
+        from railnet.kernel.processes.pidfd_getfd import HeldDescriptors  # noqa: PLC0415 - it needs ctypes and socket, and is seldom used
 
         _say("ERROR", f"the daemon (process {daemon.pid}) is ended: {_why(daemon)}")
         try:

@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Iterable
 
-from railnet.doctor import card_checks, network_and_clock_checks, node_software_checks, roce_checks
+from railnet.doctor import card_checks, daemon_runtime_and_gpu_checks, rail_ip_and_clock_checks, roce_checks
 from railnet.doctor.facts import Facts
 from railnet.doctor.finding import SEVERITIES, Finding
 
 _CHECKS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
-    node_software_checks.configuration,
-    node_software_checks.daemon,
-    node_software_checks.kubelets_view,
-    node_software_checks.conflist,
-    node_software_checks.bridge,
+    daemon_runtime_and_gpu_checks.configuration,
+    daemon_runtime_and_gpu_checks.daemon,
+    daemon_runtime_and_gpu_checks.kubelets_view,
+    daemon_runtime_and_gpu_checks.conflist,
+    daemon_runtime_and_gpu_checks.bridge,
     card_checks.unreadable,
     card_checks.physical_functions,
     card_checks.ports,
@@ -21,16 +21,16 @@ _CHECKS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
     roce_checks.gids,
     roce_checks.mtus,
     roce_checks.flow_control,
-    network_and_clock_checks.mtus,
-    network_and_clock_checks.ranges,
-    network_and_clock_checks.reverse_path_filter,
-    network_and_clock_checks.arp_ignore,
-    node_software_checks.memlock,
-    node_software_checks.memlock_of_pods,
-    node_software_checks.gpudirect,
-    node_software_checks.iommu,
-    node_software_checks.acs,
-    network_and_clock_checks.clock,
+    rail_ip_and_clock_checks.mtus,
+    rail_ip_and_clock_checks.ranges,
+    rail_ip_and_clock_checks.reverse_path_filter,
+    rail_ip_and_clock_checks.arp_ignore,
+    daemon_runtime_and_gpu_checks.memlock,
+    daemon_runtime_and_gpu_checks.memlock_of_pods,
+    daemon_runtime_and_gpu_checks.gpudirect,
+    daemon_runtime_and_gpu_checks.iommu,
+    daemon_runtime_and_gpu_checks.acs,
+    rail_ip_and_clock_checks.clock,
 )
 
 

@@ -16,9 +16,9 @@ from railnet.jobs.pod_progress import progress
 from railnet.objects.conditions import condition, is_ready
 from railnet.objects.metadata_times import is_deleted
 from railnet.objects.network_status import rails_of_pod
+from railnet.objects.node_taints import has_taint
 from railnet.objects.pod_phase import ENDED, RUNNING, phase
 from railnet.objects.resource_amounts import allocatable
-from railnet.objects.taints import has_taint
 from railnet.vf.address_slice import IpNetwork
 
 PROGRAM = "app.kubernetes.io/name"

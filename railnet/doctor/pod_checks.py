@@ -17,9 +17,9 @@ from railnet.jobs.gang_recogniser import GATE
 from railnet.jobs.pod_progress import Stage, progress
 from railnet.objects.conditions import condition, is_ready
 from railnet.objects.network_status import ANNOTATION, rails_of_pod
+from railnet.objects.node_taints import has_taint
 from railnet.objects.pod import Pod, parse
 from railnet.objects.resource_amounts import allocatable, requested
-from railnet.objects.taints import has_taint
 
 _REFUSED = frozenset({"UnexpectedAdmissionError", "TopologyAffinityError"})  # kubelet's device and topology managers
 _ATTACH, _SANDBOX = "RailnetAttachFailed", "FailedCreatePodSandBox"

@@ -11,7 +11,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
-from railnet.kernel.netlink import pf_link_reading
+from railnet.kernel.netlink import pf_link_query
 from railnet.kernel.netlink.pf_link_state import PfLink
 from railnet.kernel.netlink.rtnetlink import links
 from railnet.kernel.sysfs.functions import CardFunctions, CardReading, PciIds, Sysfs
@@ -227,7 +227,7 @@ def _look_at_netdevs(sysfs: Sysfs, pfs: Sequence[PhysicalFunction]) -> None:
 
 async def _links_in_time(sysfs: Sysfs, ifindexes: set[int]) -> Mapping[int, PfLink | OSError]:
     await _pyroute2.run(
-        "pyroute2", pf_link_reading.decoder
+        "pyroute2", pf_link_query.decoder
     )  # its import has no time limit: a slow processor takes seconds
     try:
         return await sysfs.reads.read(_LINKS, _NO_FUNCTIONS[_LINKS], lambda: _links(ifindexes))
@@ -239,7 +239,7 @@ def _links(ifindexes: Iterable[int]) -> Mapping[int, PfLink | OSError]:
     """Read links by ifindex; a link that the kernel refuses costs no other link."""
     wanted = tuple(ifindexes)
     try:
-        return pf_link_reading.read(wanted)
+        return pf_link_query.read(wanted)
     except OSError as error:
         if len(wanted) == 1:
             return {wanted[0]: error}

@@ -21,9 +21,9 @@ from railnet.kernel.netlink.rtnetlink import Link, Links, links
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.vf_netdev_recognition import mark
 from railnet.kernel.waiting import block_until
+from railnet.vf.arp_and_source_routing import RULE_PRIORITY
 from railnet.vf.inventory import Netdev
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.rail_routing import RULE_PRIORITY
 from railnet.vf.restored_link_settings import Settings, Value, changes
 from railnet.vf.steps import (
     AttachStep,

@@ -1,7 +1,7 @@
 """Free VFs whose netdev is not on the node: which sandbox record is rebuilt, which driver is bound again, which name a netdev gets. Pure.
 
 A record can be lost: its file was deleted, or cannot be read any more. The kernel still shows what the sandbox has.
-The search in the kernel belongs to `railnet.kernel.namespaces.orphan_netdevs`, and acting on these decisions to `cni.recovery`.
+The search in the kernel belongs to `railnet.kernel.namespaces.orphan_netdev_return`, and acting on these decisions to `cni.recovery`.
 """
 
 import re

@@ -12,8 +12,8 @@ from typing import NoReturn, Protocol
 
 from railnet.admission.certificates.cluster_objects import NAME, ClusterObjects
 from railnet.admission.certificates.folder import Folder
-from railnet.admission.certificates.keeper import Keeper
-from railnet.admission.certificates.self_managed import Own, utc_now
+from railnet.admission.certificates.reconcile_step import Keeper
+from railnet.admission.certificates.renewal_loop import Own, utc_now
 from railnet.admission.server import WebhookServer
 from railnet.admission.tls import Shown
 from railnet.apiserver import service_account

@@ -16,7 +16,7 @@ from railnet.admission.certificates.authority import (
     signed_by,
     signs,
 )
-from railnet.admission.host_port_pod import SeenPod
+from railnet.admission.host_port_usage import SeenPod
 from railnet.admission.review import MAX_BYTES, UnreadableReview, review
 from railnet.admission.review_configuration import Policy
 from railnet.errors import Misconfigured

@@ -14,16 +14,16 @@ from railnet.kernel.netlink import dcb, sandbox_link_state, source_routing, ueve
 from railnet.kernel.netlink import rdma_netns_mode as rdma_netlink
 from railnet.kernel.netlink.protocol import Netlink, decode, decode_attributes
 from railnet.kernel.netlink.rtnetlink import Links
+from railnet.kernel.sysfs.acs_p2p_redirect import acs_control, described, redirects
 from railnet.kernel.sysfs.functions import Sysfs
-from railnet.kernel.sysfs.pci_acs import acs_control, described, redirects
 from railnet.kernel.umad import node_info
 from railnet.kernel.umad.node_info import BadAnswer
 from railnet.kernel.vf_netdev_recognition import find, host_ifname
+from railnet.vf.arp_and_source_routing import RULE_PRIORITY
 from railnet.vf.changed_functions import ChangedFunction
 from railnet.vf.guid import Guid
 from railnet.vf.mac import Mac
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.rail_routing import RULE_PRIORITY
 from tests.fuzz.fake_os import in_place_of_files
 from tests.fuzz.mutation import SEPARATOR
 from tests.fuzz.parser import Parser
@@ -431,7 +431,7 @@ PARSERS = (
         "pci-configuration",
         pci_configuration,
         (),
-        {"railnet.kernel.sysfs.pci_acs": ("acs_control", "redirects", "described")},
+        {"railnet.kernel.sysfs.acs_p2p_redirect": ("acs_control", "redirects", "described")},
     ),
     Parser("umad", umad, (OSError, BadAnswer), {"railnet.kernel.umad.node_info": _UMAD_FUNCTIONS}),
     Parser(

@@ -24,7 +24,7 @@ from railnet.apiserver.request import ApiObject, Collection, Request, create, ge
 from railnet.controllers_process.metrics import ControllersMetrics, CountingApiServer
 from railnet.daemon.metrics import Gauges, Metrics
 from railnet.daemon.rail_counters import RailCounters
-from railnet.fabric.rdma_counters import OF_A_PF, OF_A_VF
+from railnet.fabric.rdma_counter_deltas import OF_A_PF, OF_A_VF
 from railnet.jobs.operators import OPERATORS
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.record import SandboxPod

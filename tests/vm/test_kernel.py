@@ -15,7 +15,7 @@ import pytest
 
 from railnet.kernel.inventory import reread
 from railnet.kernel.namespaces.netns import inside
-from railnet.kernel.netlink import pf_link_reading, uevents, vf_configuration
+from railnet.kernel.netlink import pf_link_query, uevents, vf_configuration
 from railnet.kernel.netlink.rtnetlink import Link, links
 from railnet.kernel.sockets.socket_filter import attach, uevents_of_hardware
 from railnet.kernel.sockets.socket_filter import links as links_that_pass
@@ -127,7 +127,7 @@ def test_pf_refuses_a_mac_for_a_missing_vf(guest: Guest) -> None:
 
 
 def test_macs_are_read_from_the_pfs(guest: Guest) -> None:
-    macs = pf_link_reading.macs(SYSFS.inventory().pfs)
+    macs = pf_link_query.macs(SYSFS.inventory().pfs)
 
     assert {str(pf): str(mac) for pf, mac in macs.items()} == {
         "0000:01:00.0": "52:54:00:00:00:01",

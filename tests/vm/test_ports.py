@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from railnet.kernel.netlink import pf_link_reading
+from railnet.kernel.netlink import pf_link_query
 from railnet.kernel.sysfs.functions import Sysfs
 from simnode.waiting import wait_until
 from tests.vm.guest import PFS, VFS, Cables, Guest, carrier
@@ -45,9 +45,9 @@ def seconds_to_notice(guest: Guest, cables: Cables, pf: str) -> float:
 def test_link_of_a_pf_is_read_with_mac_and_carrier(guest: Guest) -> None:
     netdevs = [pf.netdev for pf in Sysfs(Path("/sys")).inventory().pfs if pf.netdev is not None]
 
-    found = pf_link_reading.read(netdev.ifindex for netdev in netdevs)
+    found = pf_link_query.read(netdev.ifindex for netdev in netdevs)
 
     assert [found[netdev.ifindex] for netdev in netdevs] == [
-        pf_link_reading.PfLink(up=True, carrier=True, operstate="UP", address=f"52:54:00:00:00:0{number}")
+        pf_link_query.PfLink(up=True, carrier=True, operstate="UP", address=f"52:54:00:00:00:0{number}")
         for number in (1, 2)
     ]

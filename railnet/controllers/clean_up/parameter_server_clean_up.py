@@ -21,7 +21,7 @@ from railnet.controllers.job_pods import JobMembers, JobPods
 from railnet.controllers.owners import Owners, address
 from railnet.controllers.training_pod import Job, TrainingPod
 from railnet.controllers.work_queue import WorkQueue
-from railnet.jobs import job_status, parameter_server_clean_up_rule
+from railnet.jobs import job_completion, parameter_server_clean_up_rule
 from railnet.jobs.clean_up_verdict import Action, Verdict
 from railnet.jobs.parameter_server_clean_up_rule import Group, State, TaskPosition
 from railnet.jobs.railnet_labels import PS_CLEANUP
@@ -127,13 +127,13 @@ class CleanUp:
             root_object = self._api.send(get(about))
         except Absent:  # it has been deleted: its pods follow
             return replace(facts, root=State.GOES_ON)
-        end = job_status.ended(root_object) if root_object["metadata"]["uid"] == root.uid else None
-        if end is None or job_status.removes_pods(root_object):
+        end = job_completion.ended(root_object) if root_object["metadata"]["uid"] == root.uid else None
+        if end is None or job_completion.removes_pods(root_object):
             return replace(facts, root=State.GOES_ON)
         roles = group.operator.roles
         replicas = {
             role: count
-            for role, count in job_status.replicas(root_object).items()
+            for role, count in job_completion.replicas(root_object).items()
             if role not in roles and not parameter_server_clean_up_rule.serves(role)
         }
         return replace(facts, root=State.COMPLETE if end.succeeded else State.FAILED, replicas=replicas)

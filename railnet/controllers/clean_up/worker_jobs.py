@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from railnet.apiserver.request import JsonObject
 from railnet.controllers.training_pod import Job
 from railnet.errors import Misconfigured
-from railnet.jobs import job_status, parameter_server_clean_up_rule
+from railnet.jobs import job_completion, parameter_server_clean_up_rule
 from railnet.jobs.operators import Operator, Servers
 from railnet.jobs.parameter_server_clean_up_rule import State, TaskPosition
 from railnet.jobs.railnet_labels import PS_CLEANUP
@@ -117,7 +117,7 @@ def _tasks(member: RecognisedPod, spec: JsonObject) -> list[TaskPosition]:
 
 
 def _state(job: JsonObject) -> State:
-    end = job_status.ended(job)
+    end = job_completion.ended(job)
     if end is None:
         return State.GOES_ON
     return State.COMPLETE if end.succeeded else State.FAILED

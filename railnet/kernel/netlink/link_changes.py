@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from errno import ENOBUFS
 from socket import AF_NETLINK, AF_UNSPEC, MSG_DONTWAIT, NETLINK_ROUTE, SOCK_CLOEXEC, SOCK_RAW, socket
 
-from railnet.kernel.netlink.pf_link_reading import decoder
+from railnet.kernel.netlink.pf_link_query import decoder
 from railnet.kernel.netlink.pf_link_state import PfLink
 from railnet.kernel.netlink.protocol import understanding
 from railnet.kernel.sockets.socket_filter import attach, links

@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterable
 from railnet.kernel.netlink import source_routing
 from railnet.kernel.netlink.rtnetlink import Links, links
 from railnet.kernel.vf_netdev_recognition import find_all
+from railnet.vf.arp_and_source_routing import RULE_PRIORITY
 from railnet.vf.inventory import LinkLayer
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.rail_routing import RULE_PRIORITY
 from railnet.vf.sandbox_difference import SandboxLink
 from railnet.vf.steps import Rule
 

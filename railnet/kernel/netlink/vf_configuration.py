@@ -6,7 +6,7 @@ encodes them, but for the GUID: its class has 36 bytes, and struct ifla_vf_guid 
 
 from typing import Any
 
-from railnet.kernel.netlink.pyroute2_messages import classes
+from railnet.kernel.netlink.minimal_pyroute2 import classes
 from railnet.kernel.netlink.rtnetlink import NEWLINK, links
 from railnet.vf.guid import Guid
 from railnet.vf.mac import Mac

@@ -1,1 +1,1 @@
-"""Other processes: programs of the host, the parent, and the descriptors of a process."""
+"""Other processes: a function in a forked child, a program of the host, the descriptors that another process holds, the parent's end."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from railnet.kernel.sysfs.acs_p2p_redirect import acs_control, bridges_between
 from railnet.kernel.sysfs.functions import Sysfs
-from railnet.kernel.sysfs.pci_acs import acs_control, bridges_between
 from railnet.vf.pci_address import PciAddress
 
 _CONFIGURATION_SPACE = (

@@ -6,7 +6,7 @@ In the kernel's shared RDMA netns mode the device of a VF is in the host's sysfs
 from collections.abc import Iterable
 from contextlib import suppress
 
-from railnet.fabric.rdma_counters import parse_counter
+from railnet.fabric.rdma_counter_deltas import parse_counter
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.pci_address import PciAddress
 

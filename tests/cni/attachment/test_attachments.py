@@ -17,7 +17,7 @@ from cni.attachment import attachments as attachments_module
 from cni.attachment import netdev_return
 from cni.attachment.attachments import Attachments
 from railnet.errors import Misconfigured, NotPermitted, NotReady, Unusable
-from railnet.kernel.namespaces import orphan_netdevs
+from railnet.kernel.namespaces import orphan_netdev_return
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.inventory import Netdev, Port
 from railnet.vf.orphan_rescue import OrphanNetdev
@@ -52,7 +52,7 @@ def test_plan_is_written_and_owned_before_anything_is_done(node: Node) -> None:
 
 def test_netdev_with_a_pods_name_is_renamed_before_it_is_attached(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.netdev_is("net1")  # a namespace ended, and no sweep has run since
-    monkeypatch.setattr(orphan_netdevs, "written_names", lambda vfs: dict.fromkeys(vfs, "ibs5v0"))
+    monkeypatch.setattr(orphan_netdev_return, "written_names", lambda vfs: dict.fromkeys(vfs, "ibs5v0"))
     node.kernel.then = lambda: node.netdev_is("ibs5v0")
 
     record = node.run(planned)
@@ -62,7 +62,7 @@ def test_netdev_with_a_pods_name_is_renamed_before_it_is_attached(node: Node, mo
 
 def test_new_name_that_sysfs_shows_late_is_waited_for(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.netdev_is("net1")
-    monkeypatch.setattr(orphan_netdevs, "written_names", lambda vfs: dict.fromkeys(vfs, "ibs5v0"))
+    monkeypatch.setattr(orphan_netdev_return, "written_names", lambda vfs: dict.fromkeys(vfs, "ibs5v0"))
 
     async def main(attachments: Attachments, netns_fd: int) -> Record:
         asyncio.get_running_loop().call_later(0.03, node.netdev_is, "ibs5v0")
@@ -467,8 +467,8 @@ def test_detach_finds_a_netdev_that_another_program_moved(node: Node, monkeypatc
         node.netdev_is("net1")
 
     orphan = OrphanNetdev(Netns("/run/netns/x", 4, 7), NET1, None)
-    monkeypatch.setattr(orphan_netdevs, "find_orphans", lambda vfs, root: {VF: orphan})
-    monkeypatch.setattr(orphan_netdevs, "move_to_node", move_to_node)
+    monkeypatch.setattr(orphan_netdev_return, "find_orphans", lambda vfs, root: {VF: orphan})
+    monkeypatch.setattr(orphan_netdev_return, "move_to_node", move_to_node)
     node.run(detached)
 
     assert node.kernel.steps == [OUT, OUT, RENAMED]
@@ -478,7 +478,7 @@ def test_detach_renames_a_netdev_that_comes_back_during_the_search(node: Node, m
     node.run(attached)
     node.kernel.steps.clear()
     node.netdev_is(None)
-    monkeypatch.setattr(orphan_netdevs, "find_orphans", lambda vfs, root: node.netdev_is("net1") or {})
+    monkeypatch.setattr(orphan_netdev_return, "find_orphans", lambda vfs, root: node.netdev_is("net1") or {})
 
     node.run(detached)
 

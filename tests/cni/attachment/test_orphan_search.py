@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cni.attachment.orphan_search import OrphanSearch
-from railnet.kernel.namespaces import orphan_netdevs
+from railnet.kernel.namespaces import orphan_netdev_return
 from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Netns
@@ -26,7 +26,7 @@ class Searches:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[set[PciAddress]] = []
         self.began, self.goes_on = threading.Event(), threading.Event()
-        monkeypatch.setattr(orphan_netdevs, "find_orphans", self._find)
+        monkeypatch.setattr(orphan_netdev_return, "find_orphans", self._find)
 
     def _find(self, vfs: Collection[PciAddress], root: Path) -> dict[PciAddress, OrphanNetdev]:
         self.asked.append(set(vfs))
@@ -57,7 +57,7 @@ def test_call_after_a_search_that_failed_begins_another(monkeypatch: pytest.Monk
     async def main() -> dict[PciAddress, OrphanNetdev]:
         search = OrphanSearch(Path("/"))
         with monkeypatch.context() as refused:
-            refused.setattr(orphan_netdevs, "find_orphans", refuse)
+            refused.setattr(orphan_netdev_return, "find_orphans", refuse)
             with pytest.raises(OSError, match="Too many open files"):
                 await search.find((FIRST,))
         Searches(monkeypatch).goes_on.set()

@@ -15,7 +15,7 @@ from cni.attachment.netdev_return import NodeNetdevs
 from cni.recovery import namespace_observation
 from cni.recovery.namespace_observation import Observed, SandboxNamespaces
 from cni.recovery.rules import NamespaceState
-from railnet.kernel.namespaces import orphan_netdevs
+from railnet.kernel.namespaces import orphan_netdev_return
 from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.record import Netns
 from railnet.vf.sandbox_difference import SandboxLink
@@ -57,7 +57,7 @@ def moved(node: Node, monkeypatch: pytest.MonkeyPatch, **changes: object) -> Net
     netns = record.netns._replace(path="/proc/7/ns/net", **changes)
     node.netns.unlink()
     node.netdev_is(None)
-    monkeypatch.setattr(orphan_netdevs, "find_orphans", lambda vfs, root: {VF: OrphanNetdev(netns, NET1, None)})
+    monkeypatch.setattr(orphan_netdev_return, "find_orphans", lambda vfs, root: {VF: OrphanNetdev(netns, NET1, None)})
     return netns
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cni.attachment import netdev_return
-from railnet.kernel.namespaces import orphan_netdevs
+from railnet.kernel.namespaces import orphan_netdev_return
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.record import Netns
@@ -76,7 +76,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 @pytest.fixture
 def daemon(node: Node, monkeypatch: pytest.MonkeyPatch) -> Iterator[Searching]:
     daemon = Searching(node)
-    monkeypatch.setattr(orphan_netdevs, "find_orphans", daemon.find_orphans)
+    monkeypatch.setattr(orphan_netdev_return, "find_orphans", daemon.find_orphans)
     node.netdev_is(None)
     node.table.refresh(node.sysfs.inventory())
     yield daemon
@@ -154,7 +154,7 @@ def test_vf_that_was_claimed_or_came_back_during_the_search_is_no_orphan(
         daemon.node.table.claim(VF, taker) if meanwhile == "claimed" else daemon.node.netdev_is("ibs5v0")
         return ORPHAN
 
-    monkeypatch.setattr(orphan_netdevs, "find_orphans", find_orphans)
+    monkeypatch.setattr(orphan_netdev_return, "find_orphans", find_orphans)
     daemon.find()
 
     assert daemon.node.journal.holder(VF) is None
@@ -287,7 +287,7 @@ def test_search_that_the_kernel_refuses_is_logged_and_tried_again(daemon: Search
         raise OSError(24, "Too many open files")
 
     with monkeypatch.context() as refused:
-        refused.setattr(orphan_netdevs, "find_orphans", find_orphans)
+        refused.setattr(orphan_netdev_return, "find_orphans", find_orphans)
         daemon.find()
     daemon.orphans = ORPHAN
     daemon.find()
@@ -300,7 +300,7 @@ def test_search_that_the_kernel_refuses_is_logged_and_tried_again(daemon: Search
 def test_free_netdev_with_a_pods_name_gets_the_name_that_is_written_on_it(
     daemon: Searching, monkeypatch, written, steps
 ) -> None:
-    monkeypatch.setattr(orphan_netdevs, "written_names", lambda vfs: written)
+    monkeypatch.setattr(orphan_netdev_return, "written_names", lambda vfs: written)
     daemon.node.netdev_is("net1")
     daemon.node.table.refresh(daemon.node.sysfs.inventory())
 

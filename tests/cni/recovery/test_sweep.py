@@ -12,7 +12,7 @@ import pytest
 from cni.attachment.attachments import Attachments
 from cni.recovery import sweep
 from railnet.kernel import waiting
-from railnet.kernel.namespaces import orphan_netdevs
+from railnet.kernel.namespaces import orphan_netdev_return
 from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Record
@@ -126,7 +126,9 @@ def test_record_follows_its_namespace_to_the_path_where_its_vf_is_found(node: No
     node.netns.unlink()
     node.netdev_is(None)
     by_process = record.netns._replace(path="/proc/7/ns/net")
-    monkeypatch.setattr(orphan_netdevs, "find_orphans", lambda vfs, root: {VF: OrphanNetdev(by_process, NET1, None)})
+    monkeypatch.setattr(
+        orphan_netdev_return, "find_orphans", lambda vfs, root: {VF: OrphanNetdev(by_process, NET1, None)}
+    )
 
     node.sweep()
 
@@ -138,8 +140,10 @@ def test_vf_that_was_moved_before_its_namespace_ended_is_moved_to_the_node(node:
     node.netns.unlink()
     node.netdev_is(None)
     elsewhere = record.netns._replace(path="/run/netns/x", inode=7)
-    monkeypatch.setattr(orphan_netdevs, "find_orphans", lambda vfs, root: {VF: OrphanNetdev(elsewhere, NET1, None)})
-    monkeypatch.setattr(orphan_netdevs, "move_to_node", lambda steps, found, root: node.netdev_is("net1"))
+    monkeypatch.setattr(
+        orphan_netdev_return, "find_orphans", lambda vfs, root: {VF: OrphanNetdev(elsewhere, NET1, None)}
+    )
+    monkeypatch.setattr(orphan_netdev_return, "move_to_node", lambda steps, found, root: node.netdev_is("net1"))
 
     node.sweep()
 
@@ -174,7 +178,7 @@ def lost(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.netdev_is(None)
     other = an_attachment(vf=PciAddress.parse(IN_POD))
     node.journal.write(replace(record, stage="attached", container_id="f00", attachments=(other,)))
-    monkeypatch.setattr(orphan_netdevs, "find_orphans", lambda vfs, root: {})
+    monkeypatch.setattr(orphan_netdev_return, "find_orphans", lambda vfs, root: {})
 
 
 def test_netdevs_that_never_return_are_awaited_once_and_all_together(

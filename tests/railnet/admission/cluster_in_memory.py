@@ -7,7 +7,7 @@ from cryptography import x509
 
 from railnet.admission.certificates.authority import ServerCertificate, signed_by
 from railnet.admission.certificates.cluster_objects import NAME, ClusterObjects
-from railnet.admission.certificates.keeper import Keeper
+from railnet.admission.certificates.reconcile_step import Keeper
 from railnet.apiserver.client import Answer, ApiServer
 from railnet.apiserver.request import Request
 from tests.railnet.admission.api_server import NAMES, NAMESPACE, FakeApiServer, Refusal

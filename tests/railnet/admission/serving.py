@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from railnet.admission.certificates import authority
 from railnet.admission.certificates.authority import Authority, ServerCertificate
-from railnet.admission.free_host_ports import HostPorts
+from railnet.admission.host_port_allocator import HostPorts
 from railnet.admission.review_configuration import Policy
 from railnet.admission.server import WebhookServer
 from railnet.admission.tls import Shown

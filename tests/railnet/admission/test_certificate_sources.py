@@ -10,11 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from railnet.admission.certificates import self_managed
+from railnet.admission.certificates import renewal_loop
 from railnet.admission.certificates.authority import ServerCertificate
 from railnet.admission.certificates.folder import Folder
-from railnet.admission.certificates.keeper import Keeper, SeenCertificates
-from railnet.admission.certificates.self_managed import Own
+from railnet.admission.certificates.reconcile_step import Keeper, SeenCertificates
+from railnet.admission.certificates.renewal_loop import Own
 from railnet.admission.tls import Shown
 from railnet.apiserver.client import RequestFailed
 from railnet.backoff import Backoff
@@ -51,9 +51,9 @@ def eventually(holds: Callable[[], bool]) -> None:
 
 
 def keep(keeper: Scripted, until: Callable[[Own], bool], monkeypatch: pytest.MonkeyPatch) -> Own:
-    monkeypatch.setattr(self_managed, "_SOON_SECONDS", 0.01)
-    monkeypatch.setattr(self_managed, "_LOOK_SECONDS", 0.03)
-    monkeypatch.setattr(self_managed, "_BACKOFF", Backoff(0.02, 0.03))
+    monkeypatch.setattr(renewal_loop, "_SOON_SECONDS", 0.01)
+    monkeypatch.setattr(renewal_loop, "_LOOK_SECONDS", 0.03)
+    monkeypatch.setattr(renewal_loop, "_BACKOFF", Backoff(0.02, 0.03))
 
     async def scenario() -> Own:
         kept = Own(keeper, Shown())
@@ -117,7 +117,7 @@ def test_api_server_that_is_flooded_is_left_alone_as_long_as_it_asks(
         raise asyncio.CancelledError
 
     monkeypatch.setattr(
-        self_managed, "asyncio", SimpleNamespace(sleep=sleep, get_running_loop=asyncio.get_running_loop)
+        renewal_loop, "asyncio", SimpleNamespace(sleep=sleep, get_running_loop=asyncio.get_running_loop)
     )
     kept = Own(Scripted(RequestFailed("cannot get x: HTTP 429: slow down", 429, asked)), Shown())
 
@@ -136,7 +136,7 @@ def test_looks_that_fail_become_rare_and_begin_again_after_one_that_succeeds(mon
             raise asyncio.CancelledError
 
     monkeypatch.setattr(
-        self_managed, "asyncio", SimpleNamespace(sleep=sleep, get_running_loop=asyncio.get_running_loop)
+        renewal_loop, "asyncio", SimpleNamespace(sleep=sleep, get_running_loop=asyncio.get_running_loop)
     )
     trouble = RequestFailed("connection refused")
     kept = Own(Scripted(*[trouble] * 5, GOOD, trouble), Shown())

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from railnet.admission.host_network_service_review import answered, asked
-from railnet.admission.host_port_pod import Identity, SeenPod, identity, seen_pod
+from railnet.admission.host_port_usage import Identity, SeenPod, identity, seen_pod
 from tests.railnet.admission.reviewing import a_review
 
 JsonObject = dict[str, Any]

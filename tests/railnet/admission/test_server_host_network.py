@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from railnet.admission import server
-from railnet.admission.free_host_ports import HostPorts
-from railnet.admission.host_port_pod import seen_pod
+from railnet.admission.host_port_allocator import HostPorts
+from railnet.admission.host_port_usage import seen_pod
 from railnet.jobs.host_port_choice import PortRange
 from tests.railnet.admission.reviewing import a_review
 from tests.railnet.admission.serving import Served, serving

@@ -23,7 +23,7 @@ from deviceplugin.pool_selection import DEFAULT
 from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
 from railnet.configuration import Configuration, HostConfiguration
-from railnet.daemon import conflist, conflist_keeper, port_watch, primary_gc_schedule, resync
+from railnet.daemon import conflist, conflist_keeper, periodic_resync, port_watch, primary_gc_schedule
 from railnet.daemon.background_tasks import BackgroundTasks, TaskPauses
 from railnet.daemon.conflist_keeper import ConflistKeeper
 from railnet.daemon.resync_requests import ResyncRequests
@@ -62,13 +62,13 @@ def configuration(folder: Path) -> Configuration:
 def look_at_vfs(_: Path) -> Work:
     requests, looked = ResyncRequests(), asyncio.Event()
     table, recovery = VfTable(two_rails()), FakeRecovery()
-    return lambda: resync.resyncing(table, recovery, Sysfs(Path("/sys")), lambda: None, requests, looked)  # type: ignore[arg-type]
+    return lambda: periodic_resync.resyncing(table, recovery, Sysfs(Path("/sys")), lambda: None, requests, looked)  # type: ignore[arg-type]
 
 
 def release_addresses(_: Path) -> Work:
     looked = asyncio.Event()
     looked.set()
-    return lambda: resync.releasing_ipam(FakeRecovery(), looked)  # type: ignore[arg-type]
+    return lambda: periodic_resync.releasing_ipam(FakeRecovery(), looked)  # type: ignore[arg-type]
 
 
 def watch_ports(_: Path) -> Work:
@@ -109,9 +109,9 @@ class Row(NamedTuple):
 
 
 ROWS = [
-    Row(look_at_vfs, resync, "inventory"),
-    Row(look_at_vfs, resync, "remove_unheld"),
-    Row(look_at_vfs, resync.uevents, "changes"),
+    Row(look_at_vfs, periodic_resync, "inventory"),
+    Row(look_at_vfs, periodic_resync, "remove_unheld"),
+    Row(look_at_vfs, periodic_resync.uevents, "changes"),
     Row(look_at_vfs, FakeRecovery, "sweep"),
     Row(look_at_vfs, FakeRecovery, "find_orphans"),
     Row(release_addresses, FakeRecovery, "release_ipam"),
@@ -154,11 +154,11 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(resync, "_RESYNC_SECONDS", 0.01)
-    monkeypatch.setattr(resync, "_QUIET_SECONDS", 0.0)
-    monkeypatch.setattr(resync.lock, "FOLDER", str(tmp_path))
-    monkeypatch.setattr(resync, "inventory", read)
-    monkeypatch.setattr(resync.uevents, "changes", nothing)
+    monkeypatch.setattr(periodic_resync, "_RESYNC_SECONDS", 0.01)
+    monkeypatch.setattr(periodic_resync, "_QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(periodic_resync.lock, "FOLDER", str(tmp_path))
+    monkeypatch.setattr(periodic_resync, "inventory", read)
+    monkeypatch.setattr(periodic_resync.uevents, "changes", nothing)
     monkeypatch.setattr(port_watch, "_FIRST_SECONDS", 0.0)
     monkeypatch.setattr(port_watch, "reread_pfs", read_no_pfs)
     monkeypatch.setattr(link_changes, "_RETRY_SECONDS", 0.01)

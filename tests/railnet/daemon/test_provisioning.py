@@ -40,7 +40,7 @@ class Start:
         self.steps: list[object] = []
         kernel = SimpleNamespace(provision=lambda steps, sysfs: self.steps.extend(steps))
         monkeypatch.setattr(provisioning, "vf_provisioning", kernel)
-        monkeypatch.setattr(provisioning, "pf_link_reading", SimpleNamespace(macs=lambda pfs: {}))
+        monkeypatch.setattr(provisioning, "pf_link_query", SimpleNamespace(macs=lambda pfs: {}))
 
     async def _sleep(self, seconds: float) -> None:
         self.now += seconds

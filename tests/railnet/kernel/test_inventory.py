@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from railnet.kernel import inventory
-from railnet.kernel.netlink import pf_link_reading
+from railnet.kernel.netlink import pf_link_query
 from railnet.kernel.netlink.pf_link_state import PfLink
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.inventory import Inventory
@@ -42,7 +42,7 @@ class Node:
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     node = Node(tmp_path)
-    monkeypatch.setattr(pf_link_reading, "read", node.read)
+    monkeypatch.setattr(pf_link_query, "read", node.read)
     return node
 
 
@@ -72,7 +72,7 @@ def test_link_without_a_reported_state_is_read(node: Node) -> None:
 
 
 def test_carrier_of_an_infiniband_pf_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pf_link_reading, "read", lambda ifindexes: dict.fromkeys(ifindexes, NO_CARRIER))
+    monkeypatch.setattr(pf_link_query, "read", lambda ifindexes: dict.fromkeys(ifindexes, NO_CARRIER))
     Tree(tmp_path).whole()
 
     (pf,) = asyncio.run(inventory.inventory(Sysfs(tmp_path), Inventory())).pfs

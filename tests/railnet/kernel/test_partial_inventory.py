@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from railnet.kernel import inventory as module
 from railnet.kernel.inventory import inventory, reread
-from railnet.kernel.netlink import pf_link_reading
+from railnet.kernel.netlink import pf_link_query
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.threads.bounded_reads import BoundedReads
 from railnet.vf.changed_functions import ChangedFunction, changed_functions
@@ -132,7 +132,7 @@ HOW = [
 @pytest.fixture(autouse=True, scope="module")
 def no_links() -> Iterable[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pf_link_reading, "read", lambda _: {})
+        patch.setattr(pf_link_query, "read", lambda _: {})
         yield
 
 

@@ -14,9 +14,9 @@ from railnet.kernel.netlink import restored_link_settings
 from railnet.kernel.netlink.restored_link_settings import KnownLink
 from railnet.kernel.netlink.rtnetlink import IpInterface, Link
 from railnet.kernel.sysfs.functions import Sysfs
+from railnet.vf.arp_and_source_routing import APART
 from railnet.vf.inventory import Netdev
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.rail_routing import APART
 from railnet.vf.steps import (
     ConfigureLink,
     Ipv4Settings,

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from railnet.objects.node_taints import has_taint
 from railnet.objects.resource_amounts import allocatable, amount_text, capacity, requested
-from railnet.objects.taints import has_taint
 
 
 def test_requests_are_rounded_up_and_a_pod_counts_as_one() -> None:

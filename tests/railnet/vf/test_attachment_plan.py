@@ -6,12 +6,12 @@ from ipaddress import ip_interface, ip_network
 import pytest
 
 from railnet.errors import Misconfigured, NotOurs, Unusable
+from railnet.vf.arp_and_source_routing import APART
 from railnet.vf.attachment_plan import Assigned, assign, attach, attachments, move_out, rename, take_out
 from railnet.vf.guid import Guid
 from railnet.vf.inventory import Inventory, Netdev
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.rail_memory import RailNumbers, RememberedRail
-from railnet.vf.rail_routing import APART
 from railnet.vf.steps import (
     ConfigureLink,
     Given,

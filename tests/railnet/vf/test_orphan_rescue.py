@@ -6,10 +6,10 @@ from ipaddress import ip_address, ip_interface
 import pytest
 
 from railnet.vf import orphan_rescue
+from railnet.vf.arp_and_source_routing import APART
 from railnet.vf.inventory import Inventory, LinkLayer, Netdev, VirtualFunction
 from railnet.vf.orphan_rescue import Absence, OrphanNetdev, RebuildSources
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.rail_routing import APART
 from railnet.vf.record import LostRecord, Netns, Record, SandboxPod
 from railnet.vf.sandbox_difference import SandboxLink
 from railnet.vf.steps import ProbeAgain, RailRouting, RenameLink, Rule

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from railnet.vf.arp_and_source_routing import APART
 from railnet.vf.guid import Guid
-from railnet.vf.rail_routing import APART
 from railnet.vf.record import Netns
 from railnet.vf.sandbox_difference import SandboxLink, of_rail, of_sandbox
 from railnet.vf.steps import RailRouting, Route, Rule

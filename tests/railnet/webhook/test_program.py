@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from railnet.admission.certificates import authority, renewal, self_managed
+from railnet.admission.certificates import authority, renewal, renewal_loop
 from railnet.admission.certificates.authority import Authority, signed_by
 from railnet.admission.certificates.cluster_objects import ROTATE
 from railnet.admission.certificates.folder import Folder
@@ -303,8 +303,8 @@ class Client(threading.Thread):
 def test_no_request_fails_while_the_authority_is_rotated_under_load(
     cluster: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(self_managed, "_LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(self_managed, "_SOON_SECONDS", 0.05)
+    monkeypatch.setattr(renewal_loop, "_LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(renewal_loop, "_SOON_SECONDS", 0.05)
     monkeypatch.setattr(renewal, "SETTLED", timedelta(seconds=1.5))
     monkeypatch.setattr(renewal, "FINISHED", timedelta(seconds=3))
 

@@ -11,7 +11,7 @@ import pytest
 
 from railnet.kernel.netlink import link_changes
 from railnet.kernel.netlink.link_changes import _AT_ONCE, _Broken, _Changes
-from railnet.kernel.netlink.pf_link_reading import decoder
+from railnet.kernel.netlink.pf_link_query import decoder
 from railnet.kernel.netlink.pf_link_state import PfLink
 from railnet.kernel.sockets import socket_filter
 from tests.railnet.kernel.netlink.link_messages import DELLINK, link_message

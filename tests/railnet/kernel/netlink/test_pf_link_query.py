@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from railnet.kernel.netlink import pf_link_reading
-from railnet.kernel.netlink.pf_link_reading import link_state
+from railnet.kernel.netlink import pf_link_query
+from railnet.kernel.netlink.pf_link_query import link_state
 from railnet.kernel.netlink.pf_link_state import PfLink
 from railnet.kernel.netlink.protocol import encode
 from railnet.kernel.netlink.rtnetlink import Links
@@ -89,14 +89,14 @@ def test_malformed_answer_is_an_os_error(answers: tuple[bytes, ...]) -> None:
 
 
 def test_missing_link_is_left_out() -> None:
-    assert pf_link_reading.read([_LO, _NONE]).keys() == {_LO}
+    assert pf_link_query.read([_LO, _NONE]).keys() == {_LO}
 
 
 def test_request_leaves_no_open_descriptor_and_no_thread() -> None:
-    pf_link_reading.read([_LO])
+    pf_link_query.read([_LO])
     before = sorted(Path("/proc/self/fd").iterdir()), threading.active_count()
 
-    pf_link_reading.read([_LO])
+    pf_link_query.read([_LO])
 
     assert (sorted(Path("/proc/self/fd").iterdir()), threading.active_count()) == before
 
@@ -104,7 +104,7 @@ def test_request_leaves_no_open_descriptor_and_no_thread() -> None:
 @pytest.mark.slow
 def test_pyroute2s_messages_come_without_the_rest_of_pyroute2_which_can_be_imported_later() -> None:
     program = (
-        "import sys; from railnet.kernel.netlink import pf_link_reading, vf_configuration; pf_link_reading.read([1]); "
+        "import sys; from railnet.kernel.netlink import pf_link_query, vf_configuration; pf_link_query.read([1]); "
         "print('pyroute2' in sys.modules, 'pyroute2.iproute' in sys.modules); "
         "from pyroute2 import IPRoute; from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg; "
         "print(IPRoute.__module__, ifinfmsg is vf_configuration.ifinfmsg)"

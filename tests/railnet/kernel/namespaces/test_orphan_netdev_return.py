@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from railnet.kernel import vf_netdev_recognition
-from railnet.kernel.namespaces import orphan_netdevs
+from railnet.kernel.namespaces import orphan_netdev_return
 from railnet.kernel.netlink.rtnetlink import Link
 from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.record import Netns
@@ -40,7 +40,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[int, list[Link]]], l
 
     def made(by_inode: dict[int, list[Link]]) -> list[tuple[object, int | None]]:
         @contextmanager
-        def opened(root: Path, path: str, expected: orphan_netdevs.NetnsIdentity) -> Iterator[int | None]:
+        def opened(root: Path, path: str, expected: orphan_netdev_return.NetnsIdentity) -> Iterator[int | None]:
             yield expected.inode if expected.inode in by_inode else None
 
         def namespaces(root: Path, passed_over: tuple[type[OSError], ...]) -> Iterator[tuple[Netns, int]]:
@@ -54,11 +54,11 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[int, list[Link]]], l
 
         detached: list[tuple[object, int | None]] = []
         monkeypatch.setattr(vf_netdev_recognition, "_kinds", list(vf_netdev_recognition.kinds_without_device("5.13.0")))
-        monkeypatch.setattr(orphan_netdevs, "namespaces", namespaces)
-        monkeypatch.setattr(orphan_netdevs, "opened", opened)
-        monkeypatch.setattr(orphan_netdevs, "links", links)
-        monkeypatch.setattr(orphan_netdevs, "state", lambda there, ifindex: state(there.links[0].ifname))
-        monkeypatch.setattr(orphan_netdevs.perform, "detach", lambda steps, fd: detached.append((*steps, fd)))
+        monkeypatch.setattr(orphan_netdev_return, "namespaces", namespaces)
+        monkeypatch.setattr(orphan_netdev_return, "opened", opened)
+        monkeypatch.setattr(orphan_netdev_return, "links", links)
+        monkeypatch.setattr(orphan_netdev_return, "state", lambda there, ifindex: state(there.links[0].ifname))
+        monkeypatch.setattr(orphan_netdev_return.perform, "detach", lambda steps, fd: detached.append((*steps, fd)))
         return detached
 
     return made
@@ -76,7 +76,7 @@ def test_netdev_is_found_by_its_device_or_its_mark_with_its_name_on_the_node(nod
         }
     )
 
-    assert orphan_netdevs.find_orphans((FIRST, SECOND), ROOT) == {
+    assert orphan_netdev_return.find_orphans((FIRST, SECOND), ROOT) == {
         FIRST: OrphanNetdev(ONE, state("net1"), "ibs5v0"),
         SECOND: OrphanNetdev(OTHER, state("x"), None),
     }
@@ -85,14 +85,14 @@ def test_netdev_is_found_by_its_device_or_its_mark_with_its_name_on_the_node(nod
 def test_netdev_that_is_in_no_namespace_is_not_found(node) -> None:
     node({ONE.inode: [a_link("net1")], OTHER.inode: []})
 
-    assert orphan_netdevs.find_orphans((FIRST,), ROOT) == {}
+    assert orphan_netdev_return.find_orphans((FIRST,), ROOT) == {}
 
 
 def test_netdev_is_moved_from_its_namespace_and_another_is_left_alone(node) -> None:
     detached = node({ONE.inode: [a_link("net1", SECOND)], OTHER.inode: [a_link("x", FIRST)]})
     step = MoveLinkOut(FIRST, "ibs5v0")
 
-    orphan_netdevs.move_to_node((step,), orphan_netdevs.find_orphans((FIRST,), ROOT), ROOT)
+    orphan_netdev_return.move_to_node((step,), orphan_netdev_return.find_orphans((FIRST,), ROOT), ROOT)
 
     assert detached == [(step, OTHER.inode)]
 
@@ -100,4 +100,4 @@ def test_netdev_is_moved_from_its_namespace_and_another_is_left_alone(node) -> N
 def test_names_that_are_written_on_netdevs_are_read(node) -> None:
     node({NODE: [a_link("net1", FIRST, f"railnet {FIRST} ibs5v0"), a_link("net2", SECOND)]})
 
-    assert orphan_netdevs.written_names((FIRST, SECOND)) == {FIRST: "ibs5v0"}
+    assert orphan_netdev_return.written_names((FIRST, SECOND)) == {FIRST: "ibs5v0"}

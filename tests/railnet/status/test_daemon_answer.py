@@ -11,7 +11,7 @@ from railnet import VERSION
 from railnet.fabric.roce import FlowControl, Gid, RocePort
 from railnet.fabric.topology_labels import Leaf, RailPlace
 from railnet.kernel.roce_facts import RoceFacts
-from railnet.status.report import encode, report, with_roce, with_topology
+from railnet.status.daemon_answer import encode, report, with_roce, with_topology
 from railnet.vf.guid import Guid
 from railnet.vf.inventory import Inventory
 from railnet.vf.pci_address import PciAddress

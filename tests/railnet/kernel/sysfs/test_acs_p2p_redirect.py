@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from railnet.kernel.sysfs.pci_acs import acs_control, bridges_between, described, redirects
+from railnet.kernel.sysfs.acs_p2p_redirect import acs_control, bridges_between, described, redirects
 from railnet.vf.pci_address import PciAddress
 from tests.railnet.kernel.nodes import configuration_space
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railnet.fabric.rdma_counters import RECEIVED, Tally, difference, parse_counter, saturated, summed, tallied
+from railnet.fabric.rdma_counter_deltas import RECEIVED, Tally, difference, parse_counter, saturated, summed, tallied
 from railnet.vf.vf_table import Owner
 
 ONE, OTHER = Owner("one", "eth0", "1"), Owner("other", "eth0", "2")

@@ -1,4 +1,4 @@
-"""The keeper against an API server: the Secret, the authorities that the webhooks trust, and the certificate of each replica."""
+"""The reconcile step against an API server: the Secret, the authorities that the webhooks trust, and the certificate of each replica."""
 
 import base64
 import os

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from railnet.jobs import job_status
-from railnet.jobs.job_status import JobEnd
+from railnet.jobs import job_completion
+from railnet.jobs.job_completion import JobEnd
 
 AT = "2026-03-01T12:00:00Z"
 SECONDS = 1772366400.0
@@ -42,19 +42,19 @@ def condition(kind: str, status: str = "True") -> dict[str, Any]:
     ],
 )
 def test_end_is_what_the_operators_write(status: dict[str, Any] | None, end: JobEnd | None) -> None:
-    assert job_status.ended({"status": status}) == end
+    assert job_completion.ended({"status": status}) == end
 
 
 def test_replicas_are_those_of_all_roles() -> None:
     specs = {"PS": {"replicas": 2}, "Worker": {"replicas": 0}, "Chief": {}, "Evaluator": None}
 
-    assert job_status.replicas({"spec": {"tfReplicaSpecs": specs, "other": 1}}) == {
+    assert job_completion.replicas({"spec": {"tfReplicaSpecs": specs, "other": 1}}) == {
         "ps": 2,
         "worker": 0,
         "chief": 1,
         "evaluator": 1,
     }
-    assert job_status.replicas({}) == {}
+    assert job_completion.replicas({}) == {}
 
 
 @pytest.mark.parametrize(
@@ -67,4 +67,4 @@ def test_replicas_are_those_of_all_roles() -> None:
     ],
 )
 def test_clean_pod_policy(spec: dict[str, Any], removes: bool) -> None:
-    assert job_status.removes_pods({"spec": spec}) is removes
+    assert job_completion.removes_pods({"spec": spec}) is removes

@@ -8,7 +8,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 
-from railnet.admission.host_port_pod import Identity, SeenPod
+from railnet.admission.host_port_usage import Identity, SeenPod
 from railnet.errors import NotReady
 from railnet.jobs.host_port_choice import PortRange, PortShare, choose, parse
 from railnet.objects.pod import Pod

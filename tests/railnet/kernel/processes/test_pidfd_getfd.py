@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from railnet.kernel.processes.duplicated_descriptors import HeldDescriptors
+from railnet.kernel.processes.pidfd_getfd import HeldDescriptors
 from tests.waiting import until
 
 SECONDS = 30.0

@@ -1,6 +1,6 @@
 """The links of PFs: their administrative state, carrier and MAC. pyroute2 reads the kernel's messages.
 
-The first request imports pyroute2's messages (`railnet.kernel.netlink.pyroute2_messages`), not this module: the import takes some hundredths of a second, and
+The first request imports pyroute2's messages (`railnet.kernel.netlink.minimal_pyroute2`), not this module: the import takes some hundredths of a second, and
 the first ADD after a daemon's start would wait for it. `railnet.kernel.netlink.link_changes` receives changes.
 
 No request asks for VF information (RTEXT_FILTER_VF): some kernels answer EMSGSIZE for an InfiniBand PF with 16 VFs or more.
@@ -21,14 +21,14 @@ _importing = threading.Lock()
 
 
 def decoder() -> Callable[[bytes], PfLink]:
-    """Import pyroute2's messages, and return `railnet.kernel.netlink.pyroute2_messages.parse`.
+    """Import pyroute2's messages, and return `railnet.kernel.netlink.minimal_pyroute2.parse`.
 
     Two threads that import them at the same time would find them half-initialised, and one of them would fail.
     """
     with _importing:
-        from railnet.kernel.netlink import pyroute2_messages  # noqa: PLC0415 - the module's docstring says why
+        from railnet.kernel.netlink import minimal_pyroute2  # noqa: PLC0415 - the module's docstring says why
 
-        return pyroute2_messages.parse
+        return minimal_pyroute2.parse
 
 
 def read(ifindexes: Iterable[int]) -> dict[int, PfLink]:

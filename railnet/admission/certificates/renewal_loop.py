@@ -12,7 +12,7 @@ from typing import NoReturn, TypeVar
 from cryptography import x509
 
 from railnet.admission.certificates.authority import signed_by
-from railnet.admission.certificates.keeper import Keeper, SeenCertificates
+from railnet.admission.certificates.reconcile_step import Keeper, SeenCertificates
 from railnet.admission.tls import Shown
 from railnet.apiserver.client import RequestFailed
 from railnet.backoff import Backoff

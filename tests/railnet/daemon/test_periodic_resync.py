@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from railnet.daemon import resync
+from railnet.daemon import periodic_resync
 from railnet.daemon.resync_requests import ResyncRequests
 from railnet.kernel.inventory import Reread
 from railnet.kernel.sysfs.functions import Sysfs
@@ -83,7 +83,7 @@ class Node:
         async def main() -> None:
             looked = asyncio.Event()
             task = asyncio.create_task(
-                resync.resyncing(self.table, self, Sysfs(Path("/sys")), self.tell, self.requests, looked)  # type: ignore[arg-type]
+                periodic_resync.resyncing(self.table, self, Sysfs(Path("/sys")), self.tell, self.requests, looked)  # type: ignore[arg-type]
             )
             await until(looked)
             task.cancel()
@@ -100,11 +100,11 @@ def no_uevents(_: object) -> Iterator[None]:
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Node:
     node = Node()
-    monkeypatch.setattr(resync, "_QUIET_SECONDS", 0.0)
-    monkeypatch.setattr(resync.lock, "FOLDER", str(tmp_path))
-    monkeypatch.setattr(resync, "inventory", node.inventory)
-    monkeypatch.setattr(resync, "reread", node.reread)
-    monkeypatch.setattr(resync.uevents, "changes", no_uevents)
+    monkeypatch.setattr(periodic_resync, "_QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(periodic_resync.lock, "FOLDER", str(tmp_path))
+    monkeypatch.setattr(periodic_resync, "inventory", node.inventory)
+    monkeypatch.setattr(periodic_resync, "reread", node.reread)
+    monkeypatch.setattr(periodic_resync.uevents, "changes", no_uevents)
     return node
 
 
@@ -185,7 +185,7 @@ def test_everything_is_read_after_lost_uevents_and_very_many(node: Node, lost: b
 
 
 def test_named_functions_do_not_put_off_the_look_at_everything(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resync, "_RESYNC_SECONDS", 0.05)
+    monkeypatch.setattr(periodic_resync, "_RESYNC_SECONDS", 0.05)
 
     async def until(_: asyncio.Event) -> None:
         def named_again() -> bool:

@@ -1,4 +1,4 @@
-"""The open descriptors of another process, duplicated into this process: what a process still holds that does not run any more.
+"""The open descriptors of another process, duplicated into this process by pidfd_getfd(2): what a process still holds that does not run any more.
 
 A process that is stopped, or that has a thread in uninterruptible sleep, goes on holding its connections and its locks, the latter also
 after SIGKILL. A duplicate refers to the same open file, so what is done to the duplicate is done to the process's own.

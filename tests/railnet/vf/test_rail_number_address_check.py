@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from railnet.vf.addressable_rails import reasons, splits, why_no_address, why_no_vf
 from railnet.vf.inventory import Inventory
 from railnet.vf.permitted_networks import Network, Networks, NoIpam, SliceIpam
 from railnet.vf.rail_memory import RailNumbers, RememberedRail
+from railnet.vf.rail_number_address_check import reasons, splits, why_no_address, why_no_vf
 from tests.deviceplugin.builders import two_rails
 
 NODE = two_rails()

@@ -15,9 +15,9 @@ from railnet.kernel.netlink import source_routing
 from railnet.kernel.netlink.rtnetlink import Links, links
 from railnet.kernel.netlink.sandbox_link_state import state
 from railnet.kernel.vf_netdev_recognition import find_all, host_ifname
+from railnet.vf.arp_and_source_routing import RULE_PRIORITY
 from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.rail_routing import RULE_PRIORITY
 from railnet.vf.record import Netns
 from railnet.vf.steps import MoveLinkOut, Rule
 

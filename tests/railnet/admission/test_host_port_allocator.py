@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from railnet.admission.free_host_ports import HostPorts
-from railnet.admission.host_port_pod import Identity, SeenPod
+from railnet.admission.host_port_allocator import HostPorts
+from railnet.admission.host_port_usage import Identity, SeenPod
 from railnet.errors import NotReady
 from railnet.jobs.host_port_choice import PortRange
 from railnet.objects.pod import Container, ContainerPort, Pod

@@ -6,8 +6,8 @@ from ipaddress import ip_address, ip_interface, ip_network
 import pytest
 from hypothesis import given
 
+from railnet.vf.arp_and_source_routing import APART, keep_apart
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.rail_routing import APART, keep_apart
 from railnet.vf.record import Attachment
 from railnet.vf.steps import RailRouting, Route
 from tests.railnet.vf.builders import FIRST, SECOND, an_attachment, attachments
