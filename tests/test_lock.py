@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = (ROOT / "requirements.lock").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-INSTALLERS = ("scripts/setup", "scripts/image", "scripts/programs", "daemonset/Containerfile")
+INSTALLERS = ("scripts/setup", "scripts/image", "scripts/build-cluster-programs", "daemonset/Containerfile")
 
 
 def entries(lock: str) -> dict[str, str]:

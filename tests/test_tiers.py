@@ -25,7 +25,7 @@ if [[ $name == "${LATE-}" ]]; then
 fi
 echo "end $name" >>"$TIERS_LOG"
 """
-PROGRAMS = ("in-parallel", "in-vm", "fuzz", "faults", "with-containerd", "with-control-plane", "with-cluster")
+PROGRAMS = ("split-over-processors", "in-vm", "fuzz", "faults", "with-containerd", "with-control-plane", "with-cluster")
 
 pytestmark = pytest.mark.slow  # the tiers wait for each other
 

@@ -53,7 +53,7 @@ def leaf_of_rail(rail: int) -> str:
 
 
 def is_ours(key: str) -> bool:
-    """Return whether a label of a node is one of these; charts/railnet/templates/node/node-policy.yaml says the same."""
+    """Return whether a label of a node is one of these; charts/railnet/templates/node/node-object-policy.yaml says the same."""
     return key in (LEAF, RAILS, RATE) or _LEAF_OF_RAIL.fullmatch(key) is not None
 
 

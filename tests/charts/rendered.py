@@ -24,7 +24,9 @@ NAMESPACE = "railnet"
 
 @functools.cache
 def _helm() -> str:
-    done = subprocess.run([ROOT / "scripts/programs", "helm"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [ROOT / "scripts/build-cluster-programs", "helm"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return f"{done.stdout.strip()}/helm"
 

@@ -22,7 +22,7 @@ from railnet.objects.network_status import ANNOTATION
 from railnet.vf.record import SandboxPod
 
 ROOT = Path(__file__).resolve().parents[2]
-PODS, EVENTS, *BINDINGS = yaml.safe_load_all((ROOT / "daemonset/own-node-policy.yaml").read_text())
+PODS, EVENTS, *BINDINGS = yaml.safe_load_all((ROOT / "daemonset/pods-and-events-policy.yaml").read_text())
 POLICIES = {"pods": PODS, "events": EVENTS}
 ACCOUNT = "system:serviceaccount:railnet:railnet"
 NODE_NAME = "authentication.kubernetes.io/node-name"

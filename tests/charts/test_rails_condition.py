@@ -42,7 +42,7 @@ def test_daemons_container_is_as_without_them() -> None:
 
 
 def test_policy_and_code_name_the_same_condition_and_taint() -> None:
-    text = (CHART / "templates/node/node-policy.yaml").read_text()
+    text = (CHART / "templates/node/node-object-policy.yaml").read_text()
 
     assert set(re.findall(r"one[.]type != '([^']+)'", text)) == {TYPE}
     assert set(re.findall(r"one[.]key != '([^']+)'", text)) == {TAINT}

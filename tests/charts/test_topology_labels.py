@@ -46,7 +46,7 @@ def test_daemon_alone_is_privileged_for_the_umad_devices_and_differs_in_nothing_
     ],
 )
 def test_policy_and_code_name_the_same_keys(key: str, ours: bool) -> None:
-    text = (CHART / "templates/node/node-policy.yaml").read_text()
+    text = (CHART / "templates/node/node-object-policy.yaml").read_text()
     (pattern,) = re.findall(r"key\.matches\('([^']+)'\)", text)
 
     assert (re.search(pattern, key) is not None, is_ours(key)) == (ours, ours)

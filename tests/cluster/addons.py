@@ -90,7 +90,7 @@ def _own(image: str) -> str:
 
 
 def _manifest(program: str, name: str, values: Mapping[str, str] = {}) -> list[dict[str, Any]]:
-    """Read a manifest that is beside a built program (scripts/programs)."""
+    """Read a manifest that is beside a built program (scripts/build-cluster-programs)."""
     folder = Path(shutil.which(program) or program).parent / "manifests"
     (path,) = folder.rglob(name)
     text = path.read_text()

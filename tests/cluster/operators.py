@@ -1,4 +1,4 @@
-"""Operators of training jobs as their own manifests install them, each with an image of the program that scripts/programs builds.
+"""Operators of training jobs as their own manifests install them, each with an image of the program that scripts/build-cluster-programs builds.
 
 Their pods are on the last node: what the first node has beside Railnet is pods' of tests.
 """
@@ -136,7 +136,7 @@ def _write_image(operator: Operator, folder: Path) -> None:
 
 
 def _objects(operator: Operator) -> list[_Object]:
-    """Return what the manifests of a built program (scripts/programs) describe."""
+    """Return what the manifests of a built program (scripts/build-cluster-programs) describe."""
     folder = images.program(operator.program).parent / "manifests"
     text = "\n---\n".join(_text(folder / name) for name in operator.manifests)
     for old, new in operator.repairs.items():

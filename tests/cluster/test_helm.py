@@ -50,7 +50,7 @@ STEPS: dict[str, tuple[Values, ...]] = {
     "1-two-rails": (*EXAMPLES[:1], CARDS, RUNTIME),
     "2-webhook": (*EXAMPLES[:2], CARDS, RUNTIME),
     "3-training-services": (*EXAMPLES[:3], CARDS, RUNTIME),
-    "4-second-pool": (*EXAMPLES[:4], CARDS, RUNTIME, POOLS),
+    "4-second-vf-pool": (*EXAMPLES[:4], CARDS, RUNTIME, POOLS),
     "5-rke2": (*EXAMPLES[:5], CARDS, POOLS),  # the socket is where RKE2 has it
 }
 TAKING_OVER = ("--take-ownership", "--server-side=false", "--force-replace")
@@ -282,7 +282,7 @@ def test_release_goes_back_by_one_command(cluster: ClusterNode, helm: Helm) -> N
     run(cluster, BACK)
 
     assert template(cluster)["metadata"]["annotations"] != annotations
-    assert names(cluster) - OWN == rendered(*STEPS["4-second-pool"])
+    assert names(cluster) - OWN == rendered(*STEPS["4-second-vf-pool"])
     assert kept(cluster, TRAIN) == before
     assert "net1" in cluster.addresses(BACK)
 

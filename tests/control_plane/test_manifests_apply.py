@@ -15,7 +15,7 @@ from tests.control_plane.server import ApiServer
 
 ROOT = Path(__file__).resolve().parents[2]
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-POLICY = ROOT / "daemonset/own-node-policy.yaml"
+POLICY = ROOT / "daemonset/pods-and-events-policy.yaml"
 PLATFORM = ROOT / "docs/training/platform"
 FOREIGN = ("cert-manager.io", "monitoring.coreos.com")
 """Groups of kinds of other projects, which this API server does not have."""

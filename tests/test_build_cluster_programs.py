@@ -1,4 +1,4 @@
-"""`scripts/programs`: an incomplete build is tried again, is refused by its name, and is never taken from the cache.
+"""`scripts/build-cluster-programs`: an incomplete build is tried again, is refused by its name, and is never taken from the cache.
 
 The script runs in a tree of its own, whose Go is a script that a test writes.
 """
@@ -46,7 +46,7 @@ class Tree:
         self.module = folder / "module"
         self._folder = folder
         (folder / "scripts").mkdir()
-        for name in ("setup", "programs"):
+        for name in ("setup", "build-cluster-programs"):
             shutil.copy2(ROOT / "scripts" / name, folder / "scripts")
         shutil.copy2(ROOT / "requirements.lock", folder)
         for name in ("toy", "dra-example-driver"):
@@ -65,7 +65,7 @@ class Tree:
             "RAILNET_CACHE": str(self._folder / "cache"),
             "PATH": f"{self._folder}/bin:{os.environ['PATH']}",
         }
-        command = [self._folder / "scripts/programs", name]
+        command = [self._folder / "scripts/build-cluster-programs", name]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
     def kept(self) -> list[str]:
