@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from railnet.gangs.placement.gang import Domain, Gang, GangKey, Placement, Reason, Shortfall
 from railnet.gangs.placement.pod_shape import Shape
 from railnet.gangs.placement.preemption import Preemption
+from railnet.jobs.eviction_tolerance import Refusal
+from railnet.jobs.gang_overview import STAYS
 from railnet.objects.resource_amounts import amount_text
 
 _MOST_NAME, _MOST_RESOURCES, _MOST_GANGS, _MOST_TEXT = 63, 4, 5, 300
@@ -64,8 +66,34 @@ def placed_in_part(pods: int, domains: Sequence[Domain]) -> str:
 def stays(domains: Sequence[Domain], why: str) -> str:
     """Say why a gang of which members have no nodes is left where it is."""
     return (
-        f"members have no nodes {_domains(domains)}, and the gang is not placed elsewhere, because {why}; see the pods' events, and delete the "
+        f"{STAYS} {_domains(domains)}, and the gang is not placed elsewhere, because {why}; see the pods' events, and delete the "
         "job to have it tried again"
+    )
+
+
+def not_evicted(domains: Sequence[Domain], refusal: Refusal) -> str:
+    """Say why a gang of which members have no nodes is left where it is, because its eviction would cost a job."""
+    return f"{STAYS} {_domains(domains)}, and the gang is not evicted, because {refusal.why}; {refusal.remedy}"
+
+
+def spared(gangs: Sequence[GangKey]) -> str:
+    """Say that gangs do not give way, although their priority is lower; empty for none."""
+    if not gangs:
+        return ""
+    return f"; {_number(len(gangs), 'gang')} of lower priority, such as {_name(gangs[0])}, cannot be evicted without a loss of the job"
+
+
+def completed(refusal: Refusal) -> str:
+    """Say that an eviction has made a pod complete, for which reason there are no more."""
+    return f"{refusal.why}; the gang is not evicted any more: {refusal.remedy}"
+
+
+def job_pause(seconds: float) -> str:
+    """Say what the Job controller does after an eviction."""
+    return (
+        f"; its Job makes new pods after a pause of {seconds:g} s, and counts a pod as complete whose program ends with 0 on SIGTERM"
+        if seconds
+        else ""
     )
 
 

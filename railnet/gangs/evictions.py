@@ -1,21 +1,24 @@
 """Decides which gangs are evicted: those that another pod kept from their place after they were placed, and those that give way to others.
 
 A gang is evicted whole. One of its pods is marked first and goes last, so a leader that dies half-way leaves what tells the next one to
-go on. Pods that nothing makes again are never deleted.
+go on. Pods that nothing makes again are never deleted, and nothing is evicted of a job that an eviction would fail or complete.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from railnet.gangs import event_messages
+from railnet.gangs.eviction_permission import ENDS_WITH_ZERO, EvictionPermissions, owners_of
 from railnet.gangs.leader_memory import GangMemory
 from railnet.gangs.members import Members, victims
 from railnet.gangs.pending_writes import PendingWrites
 from railnet.gangs.placement.gang import Domain, Gang, GangKey
 from railnet.gangs.placement_annotation import Evicted, Placed
-from railnet.gangs.planning_pass_state import PlanningPass
-from railnet.gangs.planning_result import Evict, Mark
+from railnet.gangs.planning_pass_state import PlanningPass, about
+from railnet.gangs.planning_result import Asked, Evict, Mark, Said
 from railnet.gangs.pod import GangPod
+from railnet.jobs.eviction_tolerance import Tolerance, job_pause_seconds
 from railnet.objects.pod_name import PodName
 
 # That a placed member may be unschedulable: kube-scheduler tries again within seconds when something changes.
@@ -41,22 +44,48 @@ class GangEvictions:
         # Since when a part of a gang has its place, and the others have no room there.
         self._in_part: dict[GangKey, float] = {}
         self._victims: dict[GangKey, tuple[Gang, ...]] = {}
+        self._owners: dict[GangKey, tuple[Asked, ...]] = {}  # of those in `_victims`
+        self._permissions = EvictionPermissions()
+        self._ends_with_zero: set[GangKey] = set()
+        self._news: list[Said] = []
 
     def pod_changed(self, before: GangPod, now: GangPod | None) -> None:
         """Take in that a pod is as it is now; None if it is gone."""
         if now is None or not now.unschedulable:
             self._stuck.pop(before.name, None)
+        if now is not None and now.completed_by_eviction and now.request is not None:
+            key = (now.name.namespace, now.request.name)
+            if key not in self._ends_with_zero:
+                text = event_messages.completed(ENDS_WITH_ZERO)
+                self._news.append(Said(about([now]), "GangEvicted", text, "Warning"))
+            self._ends_with_zero.add(key)
+
+    def news(self) -> list[Said]:
+        """Return the events about pods that have changed since the last call."""
+        news, self._news = self._news, []
+        return news
+
+    def forget(self, key: GangKey) -> None:
+        """Forget a gang that has no pods any more."""
+        self._ends_with_zero.discard(key)
 
     def gang_changed(self, key: GangKey) -> None:
         """Take in that a pod of a gang has changed."""
         self._victims.pop(key, None)
+        self._owners.pop(key, None)
 
     def goes_on(self, memory: GangMemory, pods: Members, current: PlanningPass) -> bool:
         """Evict a gang if it must go; return whether it goes: those of its pods that have come back wait for the others to be gone."""
         marked = [pod for pod in pods.begun if pod.placed is not None and pod.placed.evicted is not None]
         stuck = self._without_node(pods, current)
         if marked and memory.evicting is None:
-            self._adopt(memory, marked[0].placed, current)
+            tolerance = self._tolerance(pods, current)
+            if tolerance is None:
+                return True
+            if tolerance.refusal is None:
+                self._adopt(memory, pods, marked[0].placed, tolerance, current)
+            else:
+                self._refuse(pods, marked, tolerance, current)
         elif stuck and memory.evicting is None:
             self._give_up(memory, pods, stuck, current)
         if not pods.begun:
@@ -71,8 +100,12 @@ class GangEvictions:
         """Evict a gang for another one; return False if it goes already."""
         if memory.evicting is not None or not pods.begun:
             return False
+        tolerance = self._tolerance(pods, current)
+        if tolerance is None or tolerance.refusal is not None:  # a victim's pods may have changed since it was offered
+            return False
         memory.evicting, memory.evicting_since = Evicted.PREEMPTED, current.now
-        current.warn(pods.living, "GangPreempted", event_messages.preempted(by.key, by.priority))
+        text = event_messages.preempted(by.key, by.priority)
+        current.warn(pods.living, "GangPreempted", text + event_messages.job_pause(_pause(pods, tolerance)))
         self._evict(Evicted.PREEMPTED, pods, [], [], current)
         return True
 
@@ -91,10 +124,18 @@ class GangEvictions:
             owned = all(pod.owner is not None for pod in pods.begun)
             ours = not pods.begun or any(pod.placed is not None or pod.gated is not None for pod in pods.begun)
             self._victims[key] = tuple(victims(key[1], pods, leaving=False)) if owned and ours else ()
+            self._owners[key] = owners_of(pods.begun)
         stays = memory is not None and leaving and now >= memory.evicting_since + _LEAVING_SECONDS
         for victim in self._victims[key]:
             if victim.leaving or not stays:
                 yield replace(victim, leaving=True) if leaving else victim
+
+    def may_leave(self, key: GangKey, current: PlanningPass) -> bool:
+        """Return whether one of `victims` may be evicted, as far as its owners are known; those that are not are asked for."""
+        if key in self._ends_with_zero:
+            return False
+        tolerance = self._permissions.find(self._owners.get(key, ()), current)
+        return tolerance is not None and tolerance.refusal is None
 
     def knows(self, key: GangKey) -> bool:
         """Return whether `victims` remembers a gang."""
@@ -113,12 +154,28 @@ class GangEvictions:
                 current.at(until)
         return stuck
 
-    def _adopt(self, memory: GangMemory, placed: Placed | None, current: PlanningPass) -> None:
+    def _tolerance(self, pods: Members, current: PlanningPass) -> Tolerance | None:
+        """Return what an eviction costs the gang's jobs; None if that is not known yet. The answer causes another pass."""
+        for pod in pods.begun[:1]:
+            if pod.request is not None and (pod.name.namespace, pod.request.name) in self._ends_with_zero:
+                return Tolerance(ENDS_WITH_ZERO)
+        return self._permissions.find(owners_of(pods.begun), current)
+
+    @staticmethod
+    def _refuse(pods: Members, there: Sequence[GangPod], tolerance: Tolerance, current: PlanningPass) -> None:
+        """Say why a gang stays."""
+        if tolerance.refusal is not None:
+            current.warn(pods.living, "GangWaiting", event_messages.not_evicted(_domains(there), tolerance.refusal))
+
+    def _adopt(
+        self, memory: GangMemory, pods: Members, placed: Placed | None, tolerance: Tolerance, current: PlanningPass
+    ) -> None:
         """Go on with an eviction that an earlier leader has begun."""
         if placed is not None:
             memory.evicting, memory.evicting_since = placed.evicted, current.now
             if placed.evicted is Evicted.FAILED:
-                memory.fails(placed.attempt, placed.domain, current.now + COOL_SECONDS)
+                pause = _pause(pods, tolerance, placed.attempt)
+                memory.fails(placed.attempt, placed.domain, current.now + COOL_SECONDS + pause)
 
     def evict_if_in_part(self, key: GangKey, memory: GangMemory, pods: Members, current: PlanningPass) -> bool:
         """Have a gang evicted of which one part has its place, and the other has had no room there for a while; return whether it is.
@@ -162,10 +219,18 @@ class GangEvictions:
         if why:
             current.warn(pods.living, "GangWaiting", event_messages.stays(_domains(there), why))
             return
+        tolerance = self._tolerance(pods, current)
+        if tolerance is None:
+            return
+        if tolerance.refusal is not None:
+            self._refuse(pods, there, tolerance, current)
+            return
+        pause = _pause(pods, tolerance, attempt)
         memory.evicting, memory.evicting_since = Evicted.FAILED, current.now
         for domain in _domains(there):
-            memory.fails(attempt, domain, current.now + COOL_SECONDS)
-        current.warn(pods.living, "GangEvicted", f"{text}; this is eviction {attempt} of {MOST_EVICTIONS}")
+            memory.fails(attempt, domain, current.now + COOL_SECONDS + pause)
+        count = f"; this is eviction {attempt} of {MOST_EVICTIONS}"
+        current.warn(pods.living, "GangEvicted", text + count + event_messages.job_pause(pause))
 
     def _evict(
         self, why: Evicted, pods: Members, marked: list[GangPod], stuck: list[GangPod], current: PlanningPass
@@ -182,6 +247,12 @@ class GangEvictions:
 
 def _domains(pods: Sequence[GangPod]) -> list[Domain]:
     return sorted({pod.placed.domain for pod in pods if pod.placed is not None}) or [()]
+
+
+def _pause(pods: Members, tolerance: Tolerance, attempt: int = 1) -> float:
+    """Return the seconds until the gang's Jobs make its pods again. The Job controller counts the pods of earlier evictions, too."""
+    most = max(Counter(pod.owner for pod in pods.begun).values(), default=0)
+    return job_pause_seconds(most * attempt) if tolerance.pauses else 0.0
 
 
 def _is_late(pod: GangPod, others: Sequence[GangPod]) -> bool:

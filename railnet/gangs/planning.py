@@ -97,6 +97,7 @@ class GangPlanning:
         return Decision(current.writes, tuple(current.said), tuple(current.asked_again), again, *self._counts(current))
 
     def _decide(self, current: PlanningPass) -> None:
+        current.said.extend(self._evictions.news())
         self._admit_pods_without_gang(current)
         self._open |= self.observed.changed
         for key in self.observed.changed:
@@ -280,6 +281,7 @@ class GangPlanning:
             return
         self._open.discard(key)
         self._memory.pop(key, None)
+        self._evictions.forget(key)
 
     # What the planner is given.
 
@@ -290,8 +292,17 @@ class GangPlanning:
             return Rules()
         highest = max(gang.priority for gang in waiting)
         keys = (key for key in sorted(self.observed.gangs()) if key[0] not in self.observed.off)
-        running = (victim for key in keys for victim in self._victims(key, current))
-        return Rules(running=tuple(victim for victim in running if victim.leaving or victim.priority < highest))
+        running = [victim for key in keys for victim in self._victims(key, current)]
+        lower = [victim for victim in running if not victim.leaving and victim.priority < highest]
+        spared = {victim.key for victim in lower if not self._evictions.may_leave(victim.key, current)}
+        current.spared = [victim for victim in lower if victim.key in spared]
+        return Rules(
+            running=tuple(
+                victim
+                for victim in running
+                if victim.leaving or (victim.priority < highest and victim.key not in spared)
+            )
+        )
 
     def _victims(self, key: GangKey, current: PlanningPass) -> Iterator[Gang]:
         fresh = key in current.looked
@@ -345,7 +356,12 @@ class GangPlanning:
         """Say why a gang waits; if a part of it cannot join the other, have it evicted."""
         pods, memory = current.looked[shortfall.gang], self._memory[shortfall.gang]
         if pods.waiting and not self._evictions.evict_if_in_part(shortfall.gang, memory, pods, current):
-            text = event_messages.waits(current.gangs[shortfall.gang], shortfall, self._memory[shortfall.gang].made)
+            gang = current.gangs[shortfall.gang]
+            text = event_messages.waits(gang, shortfall, self._memory[shortfall.gang].made)
+            if gang.preempts and not shortfall.permanent:
+                text += event_messages.spared(
+                    [spared.key for spared in current.spared if spared.priority < gang.priority]
+                )
             self._say_waiting(shortfall.gang, text, current, "GangRefused" if shortfall.permanent else "GangWaiting")
 
     def _say_waiting(self, key: GangKey, text: str, current: PlanningPass, reason: str = "GangWaiting") -> None:

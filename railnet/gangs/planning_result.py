@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 from railnet.gangs.gate_removal_patch import Gated
 from railnet.gangs.placement_annotation import Placed
 from railnet.gangs.pod_templates import PodTemplate
+from railnet.jobs.eviction_tolerance import UNREAD, Tolerance
 from railnet.objects.involved_object import InvolvedObject
 from railnet.objects.owner_reference import OwnerReference
 from railnet.objects.pod_name import PodName
@@ -20,10 +21,16 @@ class Asked(NamedTuple):
 
 
 class Root(NamedTuple):
-    """The last of a gang's owners, and what the highest owner with templates makes; empty if that is unknown."""
+    """The last of a gang's owners.
+
+    Attributes:
+        templates: what the highest owner with templates makes; empty if that is unknown.
+        tolerance: what an eviction of the pods means for the owners.
+    """
 
     owner: OwnerReference
     templates: tuple[PodTemplate, ...]
+    tolerance: Tolerance = Tolerance(UNREAD, unread=True)
 
 
 class Admit(NamedTuple):

@@ -18,7 +18,7 @@ from railnet.jobs.other_placement import placed_by_others
 from railnet.jobs.railnet_labels import SIZE
 from railnet.jobs.recogniser import RecognisedPod
 from railnet.jobs.reported_pod import ReportedPod
-from railnet.objects.conditions import unscheduled
+from railnet.objects.conditions import condition, unscheduled
 from railnet.objects.involved_object import InvolvedObject
 from railnet.objects.metadata_times import created, is_deleted
 from railnet.objects.owner_reference import OwnerReference, controller
@@ -54,6 +54,7 @@ class GangPod:
         placed: where this controller has placed it.
         unschedulable: whether the scheduler has found no node for it.
         succeeded: whether it is complete: it holds nothing, and will not come again.
+        completed_by_eviction: whether it is complete because its program ended with 0 when it was evicted.
         stays: whether it is on its node also when that has no other pods.
     """
 
@@ -75,6 +76,7 @@ class GangPod:
     placed: Placed | None = None
     unschedulable: bool = False
     succeeded: bool = False
+    completed_by_eviction: bool = False
     stays: bool = False
 
     @property
@@ -132,6 +134,7 @@ class GangPods:
             placed=self._share(_placed(metadata)),
             unschedulable=not node and _is_unschedulable(pod),
             succeeded=ended,
+            completed_by_eviction=ended and _is_disrupted(pod),
         )
 
     def _share(self, part: _T) -> _T:
@@ -197,6 +200,12 @@ def _placed(metadata: JsonObject) -> Placed | None:
 def _nominated_node(pod: JsonObject) -> str:
     node: str = (pod.get("status") or {}).get("nominatedNodeName") or ""
     return node
+
+
+def _is_disrupted(pod: JsonObject) -> bool:
+    """Return whether a pod was evicted, by anyone: the API server says so in a condition of the pod."""
+    disrupted = condition(pod, "DisruptionTarget")
+    return disrupted is not None and disrupted.is_true
 
 
 def _is_unschedulable(pod: JsonObject) -> bool:

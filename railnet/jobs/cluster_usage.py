@@ -4,7 +4,7 @@ Pure: nodes and pods are reduced one by one to a few numbers, and added up.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -170,8 +170,14 @@ def usage(nodes: Iterable[NodeRoom], pod_uses: Iterable[PodUse], waits: Iterable
         room=_total(node.room for node in all_nodes if node.usable),
         held=_total(pod.held for pod in all_pods if pod.node in usable),
         jobs=tuple(_job_use(by_job[key]) for key in sorted(by_job)),
-        gangs=gangs((MemberUse(pod.namespace, pod.runs, pod.gang) for pod in all_pods if pod.gang is not None), waits),
+        gangs=gangs(_members(all_pods), waits),
     )
+
+
+def _members(all_pods: Iterable[PodUse]) -> Iterator[MemberUse]:
+    for pod in all_pods:
+        if pod.gang is not None:
+            yield MemberUse(pod.namespace, pod.runs, pod.gang, bound=bool(pod.node))
 
 
 def _job_use(pod_uses: list[PodUse]) -> JobUse:

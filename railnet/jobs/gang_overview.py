@@ -12,6 +12,8 @@ from railnet.objects.owner_reference import controlling, references
 from railnet.objects.pod import Pod
 
 WAITING = "GangWaiting"  # the reason of the events that the controllers write
+# How the text of such an event begins if the gang has been let go, has members without a node, and is not evicted.
+STAYS = "members have no nodes"
 _LONGEST_PLACEMENT = 4096
 _LONGEST = 300
 
@@ -52,7 +54,7 @@ class GangUse:
         gated: how many of them wait behind the gate.
         least: how many must start together; None if no pod says it.
         places: where its pods were placed; empty if none was.
-        why: what it waits for, as the latest event says it; may be empty.
+        why: what it waits for, or why it is not evicted although members have no node, as the latest event says it; may be empty.
     """
 
     namespace: str
@@ -66,11 +68,12 @@ class GangUse:
 
 
 class MemberUse(NamedTuple):
-    """A pod of a gang that has not ended."""
+    """A pod of a gang that has not ended; `bound` says whether it has a node."""
 
     namespace: str
     runs: bool
     part: GangPart
+    bound: bool = True
 
 
 def gang_part(pod: Pod, metadata: Mapping[str, Any], job: str) -> GangPart | None:
@@ -129,8 +132,15 @@ def _gang(key: tuple[str, str], members: list[MemberUse], told: list[GangWait]) 
         running=sum(member.runs for member in members),
         least=max((member.part.least for member in members if member.part.least is not None), default=None),
         places=tuple(sorted({member.part.place for member in members if member.part.place is not None})),
-        why=reasons[-1] if reasons and gated else "",
+        why=_why(members, reasons[-1] if reasons else ""),
     )
+
+
+def _why(members: Iterable[MemberUse], last: str) -> str:
+    """Return what the last event about a gang says, if it still holds: an event stays for an hour."""
+    if any(member.part.gated for member in members):
+        return last
+    return last if last.startswith(STAYS) and not all(member.bound for member in members) else ""
 
 
 def _place(text: str | None) -> tuple[tuple[str, str], ...] | None:

@@ -78,7 +78,7 @@ def look(api: StreamingApiServer, namespace: str | None, rails: frozenset[str]) 
     """
     try:
         pods = list(_pods(api, namespace, rails))
-        waits = _waits(api, namespace) if any(pod.gang is not None and pod.gang.gated for pod in pods) else ()
+        waits = _waits(api, namespace) if any(pod.gang is not None and not pod.node for pod in pods) else ()
         return usage(_nodes(api, rails) if namespace is None else (), pods, waits or ())
     except RequestFailed as error:
         if error.status == HTTPStatus.FORBIDDEN and namespace is None:

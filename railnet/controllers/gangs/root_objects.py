@@ -1,17 +1,19 @@
 """The object that a gang's pods began with, and the pods that it will make: asked once for each owner, by threads of their own.
 
 `railnet.controllers.owners` has the kinds. Here the objects on the way are read, too: the highest one with templates says how many pods a gang
-will have, and what those ask for that do not exist yet.
+will have, and what those ask for that do not exist yet; and all of them say what an eviction of the pods would do to them.
 """
 
 import threading
 from collections.abc import Callable
 
 from railnet.apiserver.client import ApiServer, RequestFailed
+from railnet.apiserver.request import JsonObject
 from railnet.controllers.owners import DEEPEST, SCHEDULES, read_owner
 from railnet.controllers.work_queue import WorkQueue
 from railnet.gangs.planning_result import Asked, Root
 from railnet.gangs.pod_templates import PodTemplate, pod_templates
+from railnet.jobs.eviction_tolerance import tolerance
 from railnet.objects.owner_reference import OwnerReference, controller
 
 _REMEMBERED = 10_000
@@ -65,7 +67,7 @@ class GangRoots:
             failures = self._failures[asked] = self._failures.get(asked, 0) + 1
             if failures < _MOST_FAILURES:
                 raise
-            root = Root(asked.owner, ())
+            root = Root(asked.owner, (), tolerance([(asked.owner, None)]))
         self._failures.pop(asked, None)
         with self._lock:
             if len(self._known) >= _REMEMBERED:
@@ -78,8 +80,10 @@ class GangRoots:
     def _ask(self, asked: Asked) -> Root:
         owner: OwnerReference = asked.owner
         templates: tuple[PodTemplate, ...] = ()
+        chain: list[tuple[OwnerReference, JsonObject | None]] = []
         for _ in range(DEEPEST):
             owner_object = read_owner(self._api, asked.namespace, owner)
+            chain.append((owner, owner_object))
             if owner_object is None:
                 break
             templates = tuple(pod_templates(owner_object)) or templates
@@ -87,4 +91,4 @@ class GangRoots:
             if above is None or above.kind in SCHEDULES:
                 break
             owner = above
-        return Root(owner, templates)
+        return Root(owner, templates, tolerance(chain))

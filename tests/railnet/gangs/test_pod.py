@@ -106,6 +106,16 @@ def test_member_that_is_complete_is_kept_and_one_that_failed_is_not() -> None:
     assert GangPods().reduce(ReportedPod(pod)) is None
 
 
+@pytest.mark.parametrize(("phase", "status", "expected"), [("Succeeded", "True", True), ("Succeeded", "False", False)])
+def test_pod_that_ended_with_0_when_it_was_evicted_is_seen(phase: str, status: str, *, expected: bool) -> None:
+    disrupted = {"type": "DisruptionTarget", "status": status}
+    pod = a_pod() | {"status": {"phase": phase, "conditions": [disrupted]}}
+    reduced = GangPods().reduce(ReportedPod(pod))
+
+    assert reduced is not None
+    assert (reduced.succeeded, reduced.completed_by_eviction) == (True, expected)
+
+
 def test_gang_that_cannot_be_read_is_a_fault_of_the_pod() -> None:
     pod = a_pod()
     pod["metadata"]["annotations"][CONSTRAINT] = "{"

@@ -54,6 +54,16 @@ def test_gang_that_waits_has_its_pods_and_the_latest_reason() -> None:
     assert gangs(members, told) == (GangUse("ml", "ring", pods=2, gated=2, running=0, least=3, places=(), why="later"),)
 
 
+def test_gang_that_is_let_go_and_not_evicted_says_why_as_long_as_a_member_has_no_node() -> None:
+    stays = "members have no nodes in railnet.io/leaf=0x1, and the gang is not evicted"
+    first, second = (a_member(a_pod(name, annotations=PLACED)) for name in "ab")
+    stuck = [first, second._replace(bound=False)]
+
+    assert [found.why for found in gangs(stuck, waits(an_event(stays)))] == [stays]
+    assert [found.why for found in gangs([first, second], waits(an_event(stays)))] == [""]
+    assert [found.why for found in gangs(stuck, waits(an_event("before it was placed")))] == [""]
+
+
 def test_gang_that_is_placed_has_its_place_and_no_reason() -> None:
     members = [a_member(a_pod(name, annotations=PLACED), runs=True) for name in "abc"]
 

@@ -48,8 +48,11 @@ class GangCluster(Cluster):
         status = {"allocatable": has, "capacity": has, "conditions": [{"type": "Ready", "status": "True"}]}
         self.put(f"/api/v1/nodes/{name}", {"metadata": {"name": name, "labels": given}, "spec": {}, "status": status})
 
-    def add_job(self, name: str, pods: int, **fields: Any) -> JsonObject:
-        """Add a Job, and return the reference of its pods to it. `fields` are those of its pods."""
+    def add_job(self, name: str, pods: int, job_spec: JsonObject | None = None, **fields: Any) -> JsonObject:
+        """Add a Job that ignores evictions, and return the reference of its pods to it.
+
+        `job_spec` replaces parts of its specification, and `fields` are those of its pods.
+        """
         found = pod_of(name, "", **fields)
         spec = {
             "parallelism": pods,
@@ -57,6 +60,9 @@ class GangCluster(Cluster):
             "template": {"metadata": {"labels": found["metadata"]["labels"]}, "spec": found["spec"]},
         }
         del found["spec"]["schedulingGates"]
+        found["spec"]["restartPolicy"] = "Never"
+        rule = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+        spec |= {"podFailurePolicy": {"rules": [rule]}, **(job_spec or {})}
         job = self.put(
             f"/apis/batch/v1/namespaces/ml/jobs/{name}", {"metadata": {"namespace": "ml", "name": name}, "spec": spec}
         )

@@ -221,7 +221,7 @@ def test_domain_that_failed_is_tried_again_when_it_has_cooled_down(cluster: Gang
     assert len(cluster.gated()) == 4
     assert again is not None
     assert "without 1 domain that failed before" in said(cluster, "GangWaiting")[-1]
-    cluster.now += 301
+    cluster.now += evictions.COOL_SECONDS + 80 + 1  # the Job controller makes four pods again after 80 s
     leader.settle()
 
     assert cluster.gated() == []
@@ -519,3 +519,176 @@ def test_gang_that_needs_the_place_of_a_pod_of_no_gang_keeps_nothing_free(cluste
 
     assert sorted(cluster.gated()) == ["large-0", "large-1"]
     assert cluster.leaves()["small-0"] == "c"
+
+
+# A move costs no job.
+
+NO_POLICY = {"podFailurePolicy": None}
+
+
+def add_job_of_pods(cluster: GangCluster, name: str, pods: int, job_spec: dict[str, object], **fields: object) -> None:
+    """Add a Job with a specification of its own, and its gated pods."""
+    owner = cluster.add_job(name, pods, job_spec, **fields)
+    for rank in range(pods):
+        cluster.add_pod(f"{name}-{rank}", name, owner=owner, **fields)
+
+
+def test_gang_whose_job_counts_evictions_is_not_evicted_and_says_what_to_do(cluster: GangCluster) -> None:
+    add_job_of_pods(cluster, "bert", 4, NO_POLICY)
+    leader = Leader(cluster)
+    place_and_take(cluster, leader, "a")
+    cluster.now += STUCK
+    for _ in range(3):
+        leader.settle()
+        cluster.now += 60
+
+    assert cluster.requests["create pods"] == 0
+    assert cluster.requests["get jobs"] == 1  # what was read once counts
+    (text,) = said(cluster, "GangWaiting")
+    assert text == (
+        "members have no nodes in railnet.io/leaf=a, and the gang is not evicted, because Job bert counts evicted pods as failures, and fails at "
+        "its backoffLimit; create it with restartPolicy: Never and podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: "
+        'DisruptionTarget, status: "True"}]}]} as the first rule'
+    )
+
+
+def test_one_job_that_counts_evictions_keeps_the_whole_gang(cluster: GangCluster) -> None:
+    first = cluster.add_job("bert", 2)
+    second = cluster.add_job("bert-ps", 2, NO_POLICY)
+    for rank in range(2):
+        cluster.add_pod(f"bert-{rank}", "bert", owner=first, least=4)
+        cluster.add_pod(f"bert-ps-{rank}", "bert", owner=second, least=4)
+    leader = Leader(cluster)
+    place_and_take(cluster, leader, "a")
+    cluster.now += STUCK
+    leader.settle()
+
+    assert cluster.requests["create pods"] == 0
+    assert "Job bert-ps counts evicted pods as failures" in said(cluster, "GangWaiting")[-1]
+
+
+@pytest.mark.parametrize("status", [403, 503])
+def test_nothing_is_evicted_until_the_job_can_be_read_and_it_is_read_again_each_minute(
+    cluster: GangCluster, status: int
+) -> None:
+    cluster.add_gang("bert", 4, least=4)
+    leader = Leader(cluster)
+    unreadable = True
+
+    def fail(request: Request) -> None:
+        if unreadable and request.verb.right == "get":
+            raise Refusal(status)
+
+    cluster.interfere = fail
+    place_and_take(cluster, leader, "a")
+    cluster.now += STUCK
+    again = leader.settle()
+    assert again is not None
+    assert "Job bert cannot be read" in said(cluster, "GangWaiting")[-1]
+    unreadable = False
+    cluster.now += 59
+    leader.settle()
+    assert cluster.requests["create pods"] == 0
+    cluster.now += 1
+    leader.settle()
+
+    assert cluster.requests["create pods"] == 4
+
+
+def test_nothing_is_evicted_while_its_job_is_being_read(cluster: GangCluster) -> None:
+    cluster.add_gang("bert", 4, least=4)
+    place_and_take(cluster, Leader(cluster), "a")
+    after = Leader(cluster)  # which has read nothing
+    after.learn()
+    after.gangs.reconcile("all gangs")
+    cluster.now += STUCK
+    after.gangs.reconcile("all gangs")
+    assert len(after.gangs.roots.queue) == 1
+    assert len(after.gangs.writes.queue) == 0
+    after.settle()
+
+    assert cluster.requests["create pods"] == 4
+
+
+def test_gang_whose_job_would_fail_is_never_preempted(cluster: GangCluster) -> None:
+    for gang in ("low-a", "low-b"):
+        add_job_of_pods(cluster, gang, 4, NO_POLICY, priority=10)
+    cluster.add_gang("low-c", 4, priority=20)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    leader.settle()
+    cluster.add_gang("bert", 4, priority=100)
+    leader.settle()
+
+    assert {gang for reason, gang, _ in cluster.events if reason == "GangPreempted"} == {"Job/low-c"}
+    assert sorted(name for name, pod in cluster.pods().items() if "deletionTimestamp" in pod["metadata"]) == [
+        f"low-c-{rank}" for rank in range(4)
+    ]
+
+
+def test_gang_that_waits_says_how_many_of_lower_priority_cannot_be_evicted(cluster: GangCluster) -> None:
+    for gang in ("low-a", "low-b", "low-c"):
+        add_job_of_pods(cluster, gang, 4, NO_POLICY, priority=10)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    leader.settle()
+    cluster.add_gang("bert", 4, priority=100)
+    leader.settle()
+
+    assert cluster.requests["create pods"] == 0
+    assert said(cluster, "GangWaiting")[-1].endswith(
+        "; 3 gangs of lower priority, such as ml/low-a, cannot be evicted without a loss of the job"
+    )
+
+
+def test_eviction_that_an_earlier_version_began_is_not_continued_at_the_jobs_cost(cluster: GangCluster) -> None:
+    add_job_of_pods(cluster, "bert", 4, NO_POLICY)
+    leader = Leader(cluster)
+    place_and_take(cluster, leader, "a")
+
+    def mark(pod: dict[str, object]) -> None:
+        text = '{"domain":{"railnet.io/leaf":"a"},"attempt":1,"evicted":"failed"}'
+        pod["metadata"]["annotations"]["railnet.io/placement"] = text  # type: ignore[index]
+
+    cluster.change("bert-0", mark)
+    Leader(cluster).settle()
+
+    assert cluster.requests["create pods"] == 0
+    assert "Job bert counts evicted pods as failures" in said(cluster, "GangWaiting")[-1]
+
+
+def test_gang_of_which_an_eviction_completed_a_pod_is_not_evicted_any_more(cluster: GangCluster) -> None:
+    cluster.add_gang("bert", 4, least=4)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    leader.settle()
+
+    def complete(pod: dict[str, object]) -> None:
+        pod["status"] = {"phase": "Succeeded", "conditions": [{"type": "DisruptionTarget", "status": "True"}]}
+
+    cluster.change("bert-0", complete)
+    leader.settle()
+    (text,) = said(cluster, "GangEvicted")
+    assert "have the program end with another code on SIGTERM" in text
+    cluster.add_gang("high", 4, priority=100)
+    for node in (f"{leaf}-{number}" for leaf in ("b", "c") for number in range(4)):
+        take(cluster, node)
+    leader.settle()
+
+    assert cluster.requests["create pods"] == 0
+
+
+def test_event_of_an_eviction_says_how_long_the_job_controller_pauses(cluster: GangCluster) -> None:
+    cluster.add_gang("bert", 4)
+    leader = Leader(cluster)
+    place_and_take(cluster, leader, "a")
+    cluster.now += STUCK
+    leader.settle()
+
+    (text,) = said(cluster, "GangEvicted")
+    assert text.endswith(
+        "this is eviction 1 of 3; its Job makes new pods after a pause of 80 s, and counts a pod as complete whose program ends with 0 on SIGTERM"
+    )

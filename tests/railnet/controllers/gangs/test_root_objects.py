@@ -7,10 +7,11 @@ import pytest
 from railnet.apiserver.client import RequestFailed, StreamingApiServer
 from railnet.controllers.gangs.root_objects import GangRoots
 from railnet.gangs.planning_result import Asked, Root
+from railnet.jobs.eviction_tolerance import Tolerance
 from railnet.objects.owner_reference import OwnerReference
 from tests.railnet.controllers.cluster_in_memory import Cluster, Refusal
 
-POD = {"metadata": {}, "spec": {"containers": [{"name": "main"}]}}
+POD: dict[str, Any] = {"metadata": {}, "spec": {"containers": [{"name": "main"}]}}
 JOB = OwnerReference("batch/v1", "Job", "set-workers-0", "uid-of-job")
 SET = OwnerReference("jobset.x-k8s.io/v1alpha2", "JobSet", "set", "uid-of-set")
 ASKED = Asked("ml", JOB)
@@ -116,7 +117,11 @@ def test_owner_of_an_unknown_kind_has_no_templates() -> None:
     roots.find(asked)
     roots.reconcile(asked)
 
-    assert roots.find(asked) == Root(asked.owner, ())
+    root = roots.find(asked)
+    assert root is not None
+    assert (root.owner, root.templates) == (asked.owner, ())
+    assert root.tolerance.refusal is not None
+    assert "is of a kind of which Railnet does not know" in root.tolerance.refusal.why
     assert not cluster.requests
 
 
@@ -130,4 +135,20 @@ def test_kind_that_cannot_be_read_for_long_does_not_hold_the_gang_for_ever(clust
         with pytest.raises(RequestFailed):
             asking.find()
 
-    assert asking.find() == Root(JOB, ())
+    root = asking.find()
+    assert root is not None
+    assert (root.owner, root.templates, root.tolerance.unread) == (JOB, (), True)
+
+
+def test_root_says_what_an_eviction_costs_the_objects_on_the_way(cluster: Cluster) -> None:
+    root = Asking(cluster).find()
+    assert root is not None
+    assert root.tolerance.refusal is not None
+    assert root.tolerance.refusal.why.startswith("Job set-workers-0 counts evicted pods as failures")
+
+    policy = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
+    template = {**POD, "spec": {**POD["spec"], "restartPolicy": "Never"}}
+    put(cluster, "jobs", JOB, {"parallelism": 2, "template": template, "podFailurePolicy": policy}, SET)
+    root = Asking(cluster).find()
+    assert root is not None
+    assert root.tolerance == Tolerance(None, pauses=True)
