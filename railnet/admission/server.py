@@ -1,4 +1,4 @@
-"""The HTTPS server that the API server calls: POST to one of `PATHS`, also to /services in host-network mode, and to /gangs where gangs are on.
+"""The HTTPS server that the API server calls: POST to one of `PATHS`, also to /services in host-network mode, and to /gangs and /gangs/jobs where gangs are on.
 
 Each request is one review.
 
@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from railnet.admission import gang_review, host_network_service_review
+from railnet.admission import gang_job_review, gang_review, host_network_service_review
 from railnet.admission.connections import Connections
 from railnet.admission.host_port_allocator import HostPorts
 from railnet.admission.review import MAX_BYTES, Reviewed, UnreadableReview, review
@@ -43,7 +43,7 @@ PATHS: Mapping[str, NamespaceLabels] = {
     "/pods/sticky": NamespaceLabels(None, sticky=True),
     "/pods/net1/sticky": NamespaceLabels(True, sticky=True),
 }
-SERVICES, GANGS = "/services", "/gangs"
+SERVICES, GANGS, GANG_JOBS = "/services", "/gangs", "/gangs/jobs"
 _POD_SECONDS = 2.0  # until the pod of a new Service is seen: its operator has made it just before
 _REQUEST_SECONDS = 10.0  # for a handshake, the first request, and each body; a webhook's timeout is at most 10 s, too
 _LARGE_BODY_SECONDS = 2.0  # for the rest of a body that holds a place for large bodies; other bodies wait for the place
@@ -221,12 +221,14 @@ class WebhookServer:
 
     def _paths(self) -> tuple[str, ...]:
         services = () if self._host_ports is None else (SERVICES,)
-        return (*PATHS, *services, *((GANGS,) if self._gangs else ()))
+        return (*PATHS, *services, *((GANGS, GANG_JOBS) if self._gangs else ()))
 
     async def _reviewed(self, path: str, body: bytes) -> Reviewed:
         ports = self._host_ports
         if path == GANGS:
             return gang_review.review(body)
+        if path == GANG_JOBS:
+            return gang_job_review.review(body)
         if ports is None or path != SERVICES:
             net1, sticky = PATHS[path]
             return review(body, self._policy, net1, None if ports is None else ports.free_port, sticky=sticky)

@@ -25,7 +25,7 @@ NAMESPACE = "railnet"
 # paths of its own.
 PLAIN, LABELLED = "/pods", "/pods/net1"
 STICKY_PATH = "/sticky"
-SERVICES, GANGS = "/services", "/gangs"
+SERVICES, GANGS, GANG_JOBS = "/services", "/gangs", "/gangs/jobs"
 
 _TIMEOUT_SECONDS = 5  # a review takes milliseconds; the rest is for a replica whose node has just failed
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
@@ -62,27 +62,35 @@ def services() -> list[Entry]:
 
 
 def gangs() -> list[Entry]:
-    """Return the entry that gangs add: pods that name a gang, and pods with the gate.
+    """Return the entries that gangs add: pods that name a gang, and pods with the gate; and Jobs whose pods name a gang.
 
-    A pod for another scheduler is left alone, so it is not asked about. Gangs have an entry and a path of their own, so pods without one
-    are asked about as before. A pod that cannot be reviewed is let in, and does not wait for its gang.
+    A pod for another scheduler is left alone, so it is not asked about. Gangs have entries and paths of their own, so pods without one
+    are asked about as before. A pod that cannot be reviewed is let in, and does not wait for its gang. A Job that cannot be reviewed is let in,
+    and its gang is not moved.
     """
+    switched_on = [_has_not(gang_recogniser.GATE, gang_recogniser.OFF)]
+    every: Entry = {"matchExpressions": []}
+    ignore = {"failurePolicy": "Ignore"}
     names = {"name": "names-a-gang", "expression": gang_expression()}
-    entry = _entry("gangs", [_has_not(gang_recogniser.GATE, gang_recogniser.OFF)], {"matchExpressions": []}, GANGS)
-    return [entry | {"failurePolicy": "Ignore"} | _conditions(names)]
+    makes = {"name": "makes-a-gang", "expression": job_expression()}
+    of_jobs = _entry("gang-jobs", switched_on, every, GANG_JOBS) | {"rules": [_rule("batch", "jobs")]}
+    return [
+        _entry("gangs", switched_on, every, GANGS) | ignore | _conditions(names),
+        of_jobs | ignore | {"matchConditions": [makes]},
+    ]
 
 
 def gang_expression() -> str:
     """Return the CEL expression "the pod names a gang and is for the default scheduler, or it has the gate"."""
-    labels = [spelling.name for spelling in SPELLINGS if not spelling.annotated]
-    annotations = [spelling.name for spelling in SPELLINGS if spelling.annotated]
-    of = "object.metadata.annotations"
     return (
-        "(!has(object.spec.schedulerName) || object.spec.schedulerName in ['', 'default-scheduler']) && (\n"
-        f"has({_LABELS}) && {_list(labels)}.exists(key, key in {_LABELS})\n"
-        f"|| has({of}) && {_list(annotations)}.exists(key, key in {of}))\n"
+        f"{_names_gang('object')}\n"
         f"|| has(object.spec.schedulingGates) && object.spec.schedulingGates.exists(gate, gate.name == {_quoted(gang_recogniser.GATE)})"
     )
+
+
+def job_expression() -> str:
+    """Return the CEL expression "the Job's pods name a gang and are for the default scheduler"."""
+    return f"has(object.spec.template) && has(object.spec.template.metadata) && {_names_gang('object.spec.template')}"
 
 
 def recognised_expression() -> str:
@@ -108,6 +116,22 @@ def asks_expression() -> str:
         f"object.spec.containers{exists}"
         f"|| has(object.spec.initContainers) && object.spec.initContainers{exists}"
         f"|| has(object.metadata.annotations) && {annotated}"
+    )
+
+
+def _names_gang(pod: str) -> str:
+    """Return the expression for a pod, or a template of pods, that is reached by `pod`."""
+    labels = [spelling.name for spelling in SPELLINGS if not spelling.annotated]
+    annotations = [spelling.name for spelling in SPELLINGS if spelling.annotated]
+    scheduler, labelled, annotated = (
+        f"{pod}.spec.schedulerName",
+        f"{pod}.metadata.labels",
+        f"{pod}.metadata.annotations",
+    )
+    return (
+        f"(!has({scheduler}) || {scheduler} in ['', 'default-scheduler']) && (\n"
+        f"has({labelled}) && {_list(labels)}.exists(key, key in {labelled})\n"
+        f"|| has({annotated}) && {_list(annotations)}.exists(key, key in {annotated}))"
     )
 
 
@@ -176,15 +200,7 @@ def _entries(name: str, namespaces: list[Requirement], pods: Entry, path: str, c
 def _entry(name: str, namespaces: list[Requirement], objects: Entry, path: str, resource: str = "pods") -> Entry:
     return {
         "name": f"{name}.railnet.io",
-        "rules": [
-            {
-                "apiGroups": [""],
-                "apiVersions": ["v1"],
-                "operations": ["CREATE"],
-                "resources": [resource],
-                "scope": "Namespaced",
-            }
-        ],
+        "rules": [_rule("", resource)],
         "namespaceSelector": {"matchExpressions": [_has_not(_NAMESPACE_NAME, *NEVER), *namespaces]},
         "objectSelector": objects,
         "clientConfig": {"service": {"namespace": NAMESPACE, "name": NAME, "path": path, "port": 443}},
@@ -193,6 +209,16 @@ def _entry(name: str, namespaces: list[Requirement], objects: Entry, path: str, 
         "reinvocationPolicy": "IfNeeded",
         "sideEffects": "None",
         "timeoutSeconds": _TIMEOUT_SECONDS,
+    }
+
+
+def _rule(group: str, resource: str) -> Entry:
+    return {
+        "apiGroups": [group],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": [resource],
+        "scope": "Namespaced",
     }
 
 

@@ -127,7 +127,7 @@ def _of_volcano(document: JsonObject | None) -> Refusal | None:
     spec = _mapping(document.get("spec"))
     tasks = spec.get("tasks")
     for holder in (spec, *(map(_mapping, tasks) if isinstance(tasks, list) else ())):
-        for policy in holder.get("policies") or ():
+        for policy in map(_mapping, holder.get("policies") or ()):
             events = {policy.get("event"), *(policy.get("events") or ())}
             action = str(policy.get("action"))
             if events & _EVICTION_EVENTS and action not in _HARMLESS_ACTIONS:

@@ -81,7 +81,7 @@ def _matches_codes(rule: Mapping[str, Any]) -> bool:
     exit_codes = rule.get("onExitCodes")
     if not isinstance(exit_codes, dict):
         return False
-    values = frozenset(exit_codes.get("values") or ())
+    values = {value for value in exit_codes.get("values") or () if isinstance(value, int)}
     return bool(_CODES_OF_EVICTED & values if exit_codes.get("operator") == "In" else _CODES_OF_EVICTED - values)
 
 

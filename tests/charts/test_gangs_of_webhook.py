@@ -1,4 +1,4 @@
-"""The webhook of the chart with gangs: one option, reviews of pods that name a gang, and no right."""
+"""The webhook of the chart with gangs: one option, reviews of pods that name a gang and of their Jobs, and no right."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def test_reviews_of_gangs_follow_those_of_services() -> None:
     documents = rendered(**{**features.GANGS, **features.HOST_NETWORK})
 
     names = [one["name"] for one in of_kind(documents, "MutatingWebhookConfiguration", NAME)["webhooks"]]
-    assert names[-2:] == ["label.services.railnet.io", "gangs.railnet.io"]
+    assert names[-3:] == ["label.services.railnet.io", "gangs.railnet.io", "gang-jobs.railnet.io"]
 
 
 def test_webhook_with_certificates_of_cert_manager_gets_no_token_for_gangs() -> None:

@@ -8,7 +8,7 @@ from railnet import VERSION
 from railnet.__main__ import _parser
 from railnet.admission import webhook_scope
 from railnet.admission.certificates.cluster_objects import NAME, ROTATE, SECRET
-from railnet.admission.server import GANGS, PATHS, SERVICES
+from railnet.admission.server import GANG_JOBS, GANGS, PATHS, SERVICES
 from railnet.configuration import parse
 from railnet.webhook.program import _DRAIN_SECONDS, names
 from tests.charts import features
@@ -109,7 +109,7 @@ def test_api_servers_calls_reach_the_https_port_by_the_service(values: features.
     services = [entry["clientConfig"]["service"] for entry in webhooks(values)]
 
     assert {(one["namespace"], one["name"], one["port"]) for one in services} == {(NAMESPACE, NAME, port["port"])}
-    assert {one["path"] for one in services} <= {*PATHS, SERVICES, GANGS}
+    assert {one["path"] for one in services} <= {*PATHS, SERVICES, GANGS, GANG_JOBS}
     assert {one["path"] for one in services} >= PATHS.keys()
     assert port["targetPort"] == "https"
     assert "https" in ports

@@ -83,10 +83,10 @@ def applied(pod: JsonObject, operations: list[JsonObject]) -> JsonObject:
             assert last == "-"
             parent.append(value)
         else:
-            # only the explanation may replace an earlier one, a gang the terms of the node affinity, and host-network mode the policy and the
-            # port of the container's network
+            # only the explanation may replace an earlier one, a gang the terms of the node affinity and a Job's podReplacementPolicy, and
+            # host-network mode the policy and the port of the container's network
             changed = last == "dnsPolicy" and parent[last] == "ClusterFirst" if last in parent else False
-            added_to = ("railnet.io/explain", "hostPort", "nodeSelectorTerms")
+            added_to = ("railnet.io/explain", "hostPort", "nodeSelectorTerms", "podReplacementPolicy")
             assert not parent.get(last) or changed or last in added_to, operation["path"]
             parent[last] = value
     return patched

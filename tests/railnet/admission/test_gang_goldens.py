@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from railnet.admission import gang_decision, gang_review, webhook_scope
-from railnet.admission.server import GANGS
+from railnet.admission.server import GANG_JOBS, GANGS
 from railnet.jobs.gang_recogniser import SPELLINGS, described, names_gang
 from railnet.objects.pod import parse
 from tests.railnet.admission.goldens import GOLDENS
@@ -121,10 +121,10 @@ def test_pods_without_a_gang_cause_no_call() -> None:
 @pytest.mark.slow
 def test_gangs_change_no_call_about_rails() -> None:
     names = {entry["name"] for entry in CONFIGURATION["webhooks"]}
-    (added,) = GANGS_ALONE["webhooks"]
+    added = GANGS_ALONE["webhooks"]
 
-    assert added["name"] not in names
-    assert added["clientConfig"]["service"]["path"] == GANGS
+    assert names.isdisjoint(entry["name"] for entry in added)
+    assert [entry["clientConfig"]["service"]["path"] for entry in added] == [GANGS, GANG_JOBS]
 
 
 @pytest.mark.slow
@@ -149,7 +149,7 @@ def test_gate_that_an_author_wrote_and_static_pods_are_selected_rightly() -> Non
     assert [len(calls_for(GANGS_ALONE, pod, None)) for pod in (gated, other, static)] == [1, 0, 0]
 
 
-def test_pod_is_let_in_without_waiting_where_the_webhook_does_not_answer() -> None:
+def test_pods_and_jobs_are_let_in_where_the_webhook_does_not_answer() -> None:
     for entry in GANGS_ALONE["webhooks"]:
         assert entry["failurePolicy"] == "Ignore"
         assert entry["reinvocationPolicy"] == "IfNeeded"

@@ -1,4 +1,4 @@
-"""The server's path for gangs: there where gangs are on, and the path for rails says nothing of gangs."""
+"""The server's paths for gangs and their Jobs: there where gangs are on, and the path for rails says nothing of gangs."""
 
 import asyncio
 import base64
@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.railnet.admission.reviewing import a_review
 from tests.railnet.admission.serving import Served, serving
+from tests.railnet.admission.test_gang_job_review import JOB, a_job
 from tests.railnet.admission.test_gang_review import a_pod
 
 
@@ -32,11 +33,24 @@ def test_server_with_gangs_answers_for_them() -> None:
     run(test, gangs=True)
 
 
+def test_server_with_gangs_answers_for_their_jobs() -> None:
+    async def test(served: Served) -> None:
+        answer = await (await served.connect()).post(a_review(a_job(), kind=JOB), "/gangs/jobs?timeout=5s")
+        response = json.loads(answer.body)["response"]
+
+        (policy, *_) = json.loads(base64.b64decode(response["patch"]))
+        assert (policy["op"], policy["path"]) == ("add", "/spec/podFailurePolicy")
+        assert served.counted.reviews == [("patched", "gangs")]
+
+    run(test, gangs=True)
+
+
 def test_server_without_gangs_has_no_such_path() -> None:
     async def test(served: Served) -> None:
-        answer = await (await served.connect()).post(a_review(a_pod()), "/gangs")
+        client = await served.connect()
+        answers = [await client.post(a_review(a_pod()), path) for path in ("/gangs", "/gangs/jobs")]
 
-        assert answer.status == 404
+        assert [answer.status for answer in answers] == [404, 404]
 
     run(test, gangs=False)
 
