@@ -35,6 +35,7 @@ class GangJob:
         gang: tuple[str, int] | None = None,
         requests: Mapping[str, str] | None = None,
         spec: JsonObject | None = None,
+        pod_spec: JsonObject | None = None,
     ) -> None:
         """Describe it.
 
@@ -48,6 +49,7 @@ class GangJob:
             gang: name and size of the gang; those of the Job if it is the whole gang.
             requests: what each pod requests, beside one VF.
             spec: more of the object's specification.
+            pod_spec: more of the pods' specification.
         """
         self.name, self.namespace, self.count = name, namespace or name, pods
         gang_name, least = gang or (name, pods)
@@ -56,7 +58,7 @@ class GangJob:
         self._server, self._resource = server, resource
         self._path = f"{_VERSIONS[resource]}/namespaces/{self.namespace}/{resource}"
         self._annotations = {} if constraint is None else {CONSTRAINT: constraint}
-        self._requests, self._spec = {"rdma/ib_vf": "1", **(requests or {})}, spec or {}
+        self._requests, self._spec, self._pod_spec = {"rdma/ib_vf": "1", **(requests or {})}, spec or {}, pod_spec or {}
         self._watched = Watched(server.api, self.pods_path)
         self._made = ExitStack()
 
@@ -87,6 +89,8 @@ class GangJob:
         own: JsonObject
         if self._resource == "jobs":
             template["spec"]["restartPolicy"] = "Never"
+        template["spec"] |= self._pod_spec
+        if self._resource == "jobs":
             own = {"completions": self.count, "parallelism": self.count, "completionMode": "Indexed"}
         else:
             own = {"replicas": self.count, "podManagementPolicy": "Parallel", "serviceName": self.name}

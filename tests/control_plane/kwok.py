@@ -10,13 +10,13 @@ ANNOTATION = {"kwok.x-k8s.io/node": "fake"}
 """What a node has that is kwok's."""
 
 # Of kwok's own stages those of a node that renews its lease, and of a pod that runs until it is deleted. Without the stage pod-complete,
-# which ends a Job's pod as soon as it runs.
+# which ends a Job's pod as soon as it runs, and pod-delete, which deletes a pod that has not ended.
 _STAGES = (
     "node/fast/node-initialize.yaml",
     "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
     "pod/fast/pod-ready.yaml",
-    "pod/fast/pod-delete.yaml",
 )
+_OWN_STAGES = Path(__file__).parent / "kwok_stages.yaml"
 
 
 class Kwok:
@@ -48,4 +48,4 @@ def _stages() -> list[Path]:
     if program is None:
         raise RuntimeError("there is no kwok: start this by scripts/with-control-plane")
     folder = Path(program).parent / "manifests/kustomize/stage"
-    return [folder / stage for stage in _STAGES]
+    return [*(folder / stage for stage in _STAGES), _OWN_STAGES]

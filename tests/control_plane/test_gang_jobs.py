@@ -7,15 +7,19 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from railnet.jobs.pod_failure_policy import IGNORES_EVICTIONS
 from tests.cluster.process import wait_until
+from tests.control_plane.api import JsonObject
 from tests.control_plane.controllers import Controllers
 from tests.control_plane.gang_cluster import (
     SECONDS,
     STRANGERS,
+    events,
     gating,
     is_gated,
     leaf,
     leaves_of,
+    messages,
     nodes_of,
     required,
     runs,
@@ -27,6 +31,7 @@ from tests.control_plane.server import ApiServer
 from tests.control_plane.strangers import Strangers
 
 STAYS_SECONDS = 5.0
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 @pytest.fixture(scope="module")
@@ -67,17 +72,84 @@ def test_pod_that_is_made_again_comes_to_the_others(server: ApiServer, leader: C
         assert not has_failed(job)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="moving a gang destroys the Job it belongs to")
 def test_gang_that_is_moved_keeps_its_job(
     server: ApiServer, leader: Controllers, nodes: Nodes, measured: Callable[[str], None]
 ) -> None:
-    """Evicted pods count against the Job's `backoffLimit`, which is 6."""
-    nodes.create([*leaf("one", 4, 2), *leaf("two", 4, 2)])
-    with GangJob(server, "moved", 8, required()) as job, Strangers(server, job, most=1) as strangers:
-        strangers.until(lambda: has_failed(job) or job.made() > 8, "the Job controller to count the evicted pods")
-        measured(f"of a Job whose gang of 8 was evicted: {job.status().get('failed', 0)} pods count as failed")
+    """Evicted pods would count against the Job's `backoffLimit`; the webhook has given the Job the rule by which they do not.
+
+    The Job controller pauses for 40 s before it makes three pods again.
+    """
+    nodes.create([*leaf("one", 3, 1), *leaf("two", 3, 1)])
+    job = GangJob(server, "moved", 3, required(), spec={"backoffLimit": 1})
+    with job, Strangers(server, job, most=1) as strangers:
+        began = time.monotonic()
+        strangers.until(lambda: has_failed(job) or (job.made() >= 6 and runs(job)), "new pods to run", evictions=2)
+        measured(f"a gang of 3 that was evicted runs elsewhere {time.monotonic() - began:.0f} s after its creation")
 
         assert not has_failed(job)
+        assert not job.status().get("failed", 0)
+        assert leaves_of(job) == {"one", "two"}.difference(strangers.leaves)
+        assert "counts a pod as complete whose program ends with 0 on SIGTERM" in messages(server, job, "GangEvicted")
+
+
+def test_job_of_a_gang_is_given_the_rule_when_it_is_created(
+    server: ApiServer, leader: Controllers, nodes: Nodes
+) -> None:
+    first = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
+    written = {"podFailurePolicy": {"rules": [first]}}
+    with GangJob(server, "given", 1) as job, GangJob(server, "added", 1, spec=written) as other:
+        assert job.root.object["spec"]["podFailurePolicy"] == {"rules": [IGNORES_EVICTIONS]}
+        assert job.root.object["spec"]["podReplacementPolicy"] == "Failed"
+        assert job.root.warnings == []
+        assert other.root.object["spec"]["podFailurePolicy"]["rules"] == [first, IGNORES_EVICTIONS]
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "pod_spec"),
+    [("never-retried", {"backoffLimit": 0}, {}), ("on-failure", {}, {"restartPolicy": "OnFailure"})],
+)
+def test_gang_whose_job_an_eviction_would_fail_stays_and_says_what_to_do(
+    server: ApiServer, leader: Controllers, nodes: Nodes, name: str, spec: JsonObject, pod_spec: JsonObject
+) -> None:
+    nodes.create([*leaf("one", 2, 2), *leaf("two", 2, 2)])
+    job = GangJob(server, name, 4, required(), spec=spec, pod_spec=pod_spec)
+    with job, Strangers(server, job, most=1) as strangers:
+        (warning,) = job.root.warnings
+        assert warning.startswith("Railnet will not move this gang")
+        strangers.until(lambda: "podFailurePolicy" in messages(server, job, "GangWaiting"), "an event that says why")
+        time.sleep(STAYS_SECONDS)
+
+        assert f"Job {name} counts evicted pods as failures" in messages(server, job, "GangWaiting")
+        assert events(server, job)["GangEvicted"] == 0
+        assert job.made() == 4
+        assert not has_failed(job)
+
+
+def test_gang_whose_job_an_eviction_would_fail_does_not_give_way(
+    server: ApiServer, leader: Controllers, nodes: Nodes
+) -> None:
+    """Of two gangs of low priority, the one whose Job survives it is preempted, although it is as good a victim as the other."""
+    urgent = {"metadata": {"name": "urgent-gang"}, "value": 1000}
+    made = server.api.create(CLASSES, urgent)
+    assert made.status == 201, made.message
+    nodes.create([*leaf("one", 2, 2), *leaf("two", 2, 2)])
+    try:
+        with (
+            GangJob(server, "stays", 4, required(), spec={"backoffLimit": 0}) as stays,
+            GangJob(server, "leaves", 4, required(), spec={"backoffLimit": 1}) as leaves,
+        ):
+            wait_until(lambda: runs(stays) and runs(leaves), SECONDS, "both gangs to run")
+            with GangJob(server, "urgent", 4, required(), pod_spec={"priorityClassName": "urgent-gang"}) as high:
+                wait_until(lambda: runs(high), SECONDS, "the gang of high priority to run")
+
+                assert runs(stays)
+                assert stays.made() == 4
+                assert events(server, stays)["GangPreempted"] == 0
+                assert events(server, leaves)["GangPreempted"] == 1
+                assert not has_failed(leaves)
+                assert not leaves.status().get("failed", 0)
+    finally:
+        server.api.delete(f"{CLASSES}/urgent-gang")
 
 
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason="all or none does not hold for members that never come")
