@@ -45,6 +45,7 @@ class GangEvictions:
         self._in_part: dict[GangKey, float] = {}
         self._victims: dict[GangKey, tuple[Gang, ...]] = {}
         self._owners: dict[GangKey, tuple[Asked, ...]] = {}  # of those in `_victims`
+        self._may_leave: dict[GangKey, bool] = {}
         self._permissions = EvictionPermissions()
         self._ends_with_zero: set[GangKey] = set()
         self._news: list[Said] = []
@@ -73,6 +74,7 @@ class GangEvictions:
         """Take in that a pod of a gang has changed."""
         self._victims.pop(key, None)
         self._owners.pop(key, None)
+        self._may_leave.pop(key, None)
 
     def goes_on(self, memory: GangMemory, pods: Members, current: PlanningPass) -> bool:
         """Evict a gang if it must go; return whether it goes: those of its pods that have come back wait for the others to be gone."""
@@ -134,8 +136,12 @@ class GangEvictions:
         """Return whether one of `victims` may be evicted, as far as its owners are known; those that are not are asked for."""
         if key in self._ends_with_zero:
             return False
-        tolerance = self._permissions.find(self._owners.get(key, ()), current)
-        return tolerance is not None and tolerance.refusal is None
+        if key not in self._may_leave:  # asked once: there may be more owners than are remembered
+            tolerance = self._permissions.find(self._owners.get(key, ()), current)
+            if tolerance is None or tolerance.unread:
+                return False
+            self._may_leave[key] = tolerance.refusal is None
+        return self._may_leave[key]
 
     def knows(self, key: GangKey) -> bool:
         """Return whether `victims` remembers a gang."""
