@@ -40,14 +40,14 @@ class Strangers:
         if self._away and len(pods) == self._job.count and not any(is_gated(one) for one in pods):
             self._take(pods[0]["spec"]["nodeSelector"][LEAF])
 
-    def until(self, condition: Callable[[], bool], what: str) -> None:
+    def until(self, condition: Callable[[], bool], what: str, seconds: float = 2 * SECONDS) -> None:
         """Wait for something, and act meanwhile."""
 
         def look() -> bool:
             self.act()
             return condition()
 
-        wait_until(look, 2 * SECONDS, what)
+        wait_until(look, seconds, what)
 
     def _take(self, leaf: str) -> None:
         if leaf not in self.leaves and len(self.leaves) < self._most:

@@ -83,7 +83,7 @@ def test_gang_that_is_moved_keeps_its_job(
     job = GangJob(server, "moved", 3, required(), spec={"backoffLimit": 1})
     with job, Strangers(server, job, most=1) as strangers:
         began = time.monotonic()
-        strangers.until(lambda: has_failed(job) or (job.made() >= 6 and runs(job)), "new pods to run", evictions=2)
+        strangers.until(lambda: has_failed(job) or (job.made() >= 6 and runs(job)), "new pods to run", 4 * SECONDS)
         measured(f"a gang of 3 that was evicted runs elsewhere {time.monotonic() - began:.0f} s after its creation")
 
         assert not has_failed(job)
