@@ -1,6 +1,6 @@
 """The daemon reports these events of rails to other parts of the program: attached, refused, reclaimed, lost and back.
 
-Here are the events and the types of the functions that receive them. Publishing them is `railnet.daemon.apiserver_messages`'s, counting
+Here are the events and the types of the functions that receive them. Publishing them is `railnet.daemon.network_status_and_events`'s, counting
 them `railnet.daemon.metrics`'s.
 """
 

@@ -30,12 +30,12 @@ from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
 from railnet.configuration import Configuration
 from railnet.daemon import attachment_composition, provisioning, rails_condition
-from railnet.daemon.apiserver_messages import publishing
 from railnet.daemon.attachment_composition import NodeParts
 from railnet.daemon.background_tasks import BackgroundTasks
 from railnet.daemon.conflist_keeper import ConflistKeeper
 from railnet.daemon.host_network_pod_query import pods_on_host_network
 from railnet.daemon.metrics import Gauges, Metrics
+from railnet.daemon.network_status_and_events import publishing
 from railnet.daemon.node_object import NodeObject
 from railnet.daemon.periodic_resync import releasing_ipam, resyncing
 from railnet.daemon.port_watch import watching_ports

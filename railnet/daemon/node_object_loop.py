@@ -29,7 +29,7 @@ from railnet.apiserver.client import RequestFailed
 from railnet.apiserver.request import JsonObject, Request
 from railnet.apiserver.service_account import NotInCluster
 from railnet.backoff import Backoff
-from railnet.daemon.apiserver_messages import api_server_of_daemon, name_of_node
+from railnet.daemon.network_status_and_events import api_server_of_daemon, name_of_node
 from railnet.fabric.rails_condition import Moment
 from railnet.vf.inventory import Inventory
 from railnet.vf.vf_table import VfTable

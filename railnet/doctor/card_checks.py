@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from railnet.doctor.facts import Facts
-from railnet.doctor.finding import Finding
+from railnet.doctor.finding_kinds import Finding
 from railnet.vf.guid import Guid
 from railnet.vf.inventory import PhysicalFunction, Port, VirtualFunction
 from railnet.vf.pci_address import PciAddress

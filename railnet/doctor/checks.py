@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from railnet.doctor import card_checks, daemon_runtime_and_gpu_checks, rail_ip_and_clock_checks, roce_checks
 from railnet.doctor.facts import Facts
-from railnet.doctor.finding import SEVERITIES, Finding
+from railnet.doctor.finding_kinds import SEVERITIES, Finding
 
 _CHECKS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
     daemon_runtime_and_gpu_checks.configuration,

@@ -7,7 +7,7 @@ from ipaddress import ip_address, ip_network
 
 from railnet.apiserver.oldest_kubernetes import too_old
 from railnet.doctor.cluster_facts import ClusterFacts, ClusterNode, RailnetPod
-from railnet.doctor.finding import SEVERITIES, Finding
+from railnet.doctor.finding_kinds import SEVERITIES, Finding
 from railnet.fabric.rails_condition import TAINT, TYPE
 from railnet.gangs.placement.node import tolerated
 from railnet.objects.network_status import PublishedRail

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from railnet.apiserver.client import ApiServer, RequestFailed
 from railnet.apiserver.oldest_kubernetes import said
 from railnet.apiserver.request import ApiObject, Collection, JsonObject, ServerVersion
-from railnet.doctor.apiserver_questions import Asking
+from railnet.doctor.apiserver_reads import Asking
 from railnet.doctor.cluster_facts import ClusterFacts
 from railnet.doctor.cluster_parsing import PROGRAM, cluster_node, pod_rails, railnet_pod, ranges
 from railnet.gangs.placement.pod_shape import Shape, shape

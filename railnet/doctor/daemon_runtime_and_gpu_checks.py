@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from railnet import VERSION
 from railnet.doctor.facts import Facts
-from railnet.doctor.finding import Finding
+from railnet.doctor.finding_kinds import Finding
 from railnet.kernel.sysfs.acs_p2p_redirect import described, redirects
 
 _OURS = "00-railnet.conflist"

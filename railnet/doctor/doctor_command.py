@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from railnet.cli.output import Output
 from railnet.doctor import doctor_table
-from railnet.doctor.finding import Finding
+from railnet.doctor.finding_kinds import Finding
 
 
 def report(findings: Sequence[Finding], output: Output) -> bool:

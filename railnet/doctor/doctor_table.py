@@ -8,7 +8,7 @@ from typing import Any
 from railnet import VERSION
 from railnet.cli.colour import Colour, Words
 from railnet.cli.table import Column, aligned
-from railnet.doctor.finding import SEVERITIES, Finding
+from railnet.doctor.finding_kinds import SEVERITIES, Finding
 
 WORDS = Words({"error": Colour.RED, "warning": Colour.YELLOW, "nothing found": Colour.GREEN})
 _COLUMNS = tuple(map(Column, ("SEVERITY", "FINDING", "WHERE", "SEEN")))

@@ -12,7 +12,7 @@ from ipaddress import ip_interface, ip_network
 from pathlib import Path
 
 from railnet.configuration import Configuration, load
-from railnet.doctor import process_limits
+from railnet.doctor import memlock_limit
 from railnet.doctor.facts import Bridge, Daemon, Facts, Gpus, InheritedSetting, PortFacts, Unread
 from railnet.errors import Misconfigured, NoAddress, NotReady
 from railnet.kernel import inventory as node_inventory
@@ -61,7 +61,7 @@ def gather(places: Places) -> Facts:
     names, refused = _configurations(configuration.host.root)
     daemon = _daemon(places.socket)
     pods = {sandbox["pod"]["uid"] for sandbox in (daemon.told or {}).get("sandboxes", ()) if sandbox["rails"]}
-    runtimes, pod_processes = process_limits.read(places.proc, pods)
+    runtimes, pod_processes = memlock_limit.read(places.proc, pods)
     gpus = _gpus(configuration.host.sysfs, places.proc)
     cards = [rail.address for _, rail in inventory.all_rails()]
     return Facts(

@@ -8,7 +8,7 @@ from typing import Any
 
 from railnet.admission.decision import Additions, decide
 from railnet.admission.review_configuration import Namespace, Policy, switch
-from railnet.doctor.finding import SEVERITIES, Finding
+from railnet.doctor.finding_kinds import SEVERITIES, Finding
 from railnet.doctor.pod_facts import JsonObject, PodFacts
 from railnet.errors import Misconfigured, NotPermitted
 from railnet.fabric.rails_condition import TAINT, TYPE

@@ -5,7 +5,7 @@ from typing import Any
 
 from railnet.apiserver.client import ApiServer
 from railnet.apiserver.request import ApiObject, Collection, get
-from railnet.doctor.apiserver_questions import Asking
+from railnet.doctor.apiserver_reads import Asking
 from railnet.doctor.pod_facts import PodFacts
 from railnet.jobs.gang_overview import WAITING
 from railnet.objects.metadata_times import created_text

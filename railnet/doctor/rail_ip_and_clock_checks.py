@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from railnet.doctor.facts import Facts, InheritedSetting
-from railnet.doctor.finding import Finding
+from railnet.doctor.finding_kinds import Finding
 from railnet.vf.arp_and_source_routing import APART
 from railnet.vf.permitted_networks import Network, NoIpam, SliceIpam, StaticIpam, StickyIpam
 

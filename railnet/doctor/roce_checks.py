@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from railnet.doctor.facts import Facts
-from railnet.doctor.finding import Finding
+from railnet.doctor.finding_kinds import Finding
 from railnet.fabric.roce import rdma_mtu, routable
 
 _LARGEST_RDMA_MTU = 4096  # IB_MTU_4096 is the largest that there is

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from errno import EAGAIN
 from pathlib import Path
 
-from railnet.doctor.process_limits import pod_uid
+from railnet.doctor.memlock_limit import pod_uid
 from railnet.install import running_plugins
 from railnet.kernel.namespaces import netns_search
 from railnet.kernel.netlink import dcb, sandbox_link_state, source_routing, uevents
@@ -419,7 +419,7 @@ PARSERS = (
             "railnet.kernel.vf_netdev_recognition": ("host_ifname", "_marked"),
         },
     ),
-    Parser("cgroup", cgroup, (), {"railnet.doctor.process_limits": ("pod_uid",)}),
+    Parser("cgroup", cgroup, (), {"railnet.doctor.memlock_limit": ("pod_uid",)}),
     Parser("mountinfo", mountinfo, (), {"railnet.kernel.namespaces.netns_search": ("bound",)}),
     Parser(
         "sysfs",

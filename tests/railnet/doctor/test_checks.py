@@ -14,7 +14,7 @@ from railnet import VERSION
 from railnet.doctor import gathering
 from railnet.doctor.checks import findings
 from railnet.doctor.facts import Bridge, Daemon, Facts, Gpus, PortFacts, RuntimeProcess, Unread
-from railnet.doctor.finding import KINDS, Finding
+from railnet.doctor.finding_kinds import KINDS, Finding
 from railnet.doctor.gathering import Places
 from railnet.kernel.sysfs import functions
 from railnet.kernel.threads.bounded_reads import BoundedReads

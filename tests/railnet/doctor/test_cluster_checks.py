@@ -12,7 +12,7 @@ from railnet.apiserver.client import RequestFailed
 from railnet.doctor import cluster_checks
 from railnet.doctor.cluster_gathering import gather
 from railnet.doctor.cluster_parsing import pod_rails
-from railnet.doctor.finding import OF_A_CLUSTER, Finding
+from railnet.doctor.finding_kinds import OF_A_CLUSTER, Finding
 from tests.railnet.doctor.test_pod_gathering import Answers, api, listed
 
 Json = dict[str, Any]

@@ -12,7 +12,7 @@ from railnet import __main__ as command
 from railnet.doctor import gathering
 from railnet.doctor.doctor_table import rendered
 from railnet.doctor.facts import Daemon, Facts
-from railnet.doctor.finding import Finding
+from railnet.doctor.finding_kinds import Finding
 from railnet.vf.inventory import Inventory
 
 SERVED = Daemon({"version": VERSION, "reasons": [], "vfs": []})

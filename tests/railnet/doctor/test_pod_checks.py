@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from railnet.doctor.facts import Unread
-from railnet.doctor.finding import OF_A_POD, Finding
+from railnet.doctor.finding_kinds import OF_A_POD, Finding
 from railnet.doctor.pod_checks import findings
 from railnet.doctor.pod_facts import PodFacts
 

@@ -9,7 +9,7 @@ from railnet import VERSION
 from railnet.doctor import gathering
 from railnet.doctor.checks import findings
 from railnet.doctor.facts import Daemon, Facts
-from railnet.doctor.finding import Finding
+from railnet.doctor.finding_kinds import Finding
 from railnet.doctor.gathering import Places
 from railnet.fabric.roce import FlowControl
 from railnet.kernel.netlink import dcb

@@ -15,8 +15,8 @@ from cni.rail_observers import AddRefused, Observer, RailChanged, RailsAttached,
 from railnet.apiserver import service_account
 from railnet.apiserver.outbox import Message, Outbox
 from railnet.configuration import Configuration, HostConfiguration, Publish
-from railnet.daemon import apiserver_messages as publish_module
-from railnet.daemon.apiserver_messages import Publisher, publishing
+from railnet.daemon import network_status_and_events as publish_module
+from railnet.daemon.network_status_and_events import Publisher, publishing
 from railnet.objects.network_status import ANNOTATION
 from railnet.vf.record import SandboxPod
 from simnode.kubernetes.api_server import ApiServer, Received, Reply
