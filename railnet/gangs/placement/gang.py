@@ -54,7 +54,8 @@ class Gang:
         needed: how many start together. If there are fewer members, the planner adds more of the biggest shape: room is reserved for them.
             If there are more, they are placed with the others where there is room, and else later.
         constraint: where.
-        since: when it was made; gangs of the same priority are served by age. On the same scale as `now` of `scheduling_pass.schedule`.
+        since: when it was made; gangs of the same priority and namespace are served by age. On the same scale as `now` of `scheduling_pass.schedule`.
+        queued: when an older gang of its namespace last got its place, on the same scale: then it went behind the gangs of others.
         excluded: domains that it must not have: those that cool down.
         preempts: False with the preemption policy `Never`.
         leaving: whether its pods are being deleted.
@@ -71,6 +72,7 @@ class Gang:
     excluded: frozenset[Domain] = frozenset()
     preempts: bool = True
     leaving: bool = False
+    queued: float = field(default=0.0, compare=False)
     shapes: frozenset[Shape] = field(init=False, repr=False, compare=False)
     started: bool = field(init=False, repr=False, compare=False)
 
@@ -85,6 +87,11 @@ class Gang:
     def key(self) -> GangKey:
         """Namespace and name."""
         return (self.namespace, self.name)
+
+    @property
+    def is_incomplete(self) -> bool:
+        """True if members that must start together are still to come."""
+        return sum(1 for member in self.members if member.name) < self.needed
 
 
 class Seat(NamedTuple):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from railnet.gangs.placement.cluster import Cluster
 from railnet.gangs.placement.gang import Domain, Gang, GangKey, Member, Placement, Reason, Seat, Shortfall
@@ -10,6 +11,7 @@ from railnet.gangs.placement.pod_shape import Shape
 from railnet.gangs.placement.preemption import Preemption, Preemptions
 from railnet.gangs.placement.search import place, place_pinned, place_some, placement_of
 from railnet.gangs.placement.shortage import Shortages
+from railnet.jobs.gang_queue import Turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,9 @@ class Rules:
 
     Attributes:
         hold_after: seconds that a gang may be passed by later and smaller ones; then the best domain is held for it.
+        hold_for: seconds that room is held for a gang all of whose members exist, at a time.
+        hold_for_incomplete: the same for one of which members are still to come.
+        hold_pause: seconds after them in which no room is held for the gang, and others pass; then it is held again.
         running: the gangs that may be preempted, whether they run or only have a place; empty: there is no preemption.
         most_preemptions: for how many gangs victims are looked for in one pass, which takes some milliseconds for each.
         apart: whether a gang waits for a domain in which pods of another shape have a place and are not bound yet. The scheduler does not know of
@@ -25,6 +30,9 @@ class Rules:
     """
 
     hold_after: float = 120.0
+    hold_for: float = 3600.0
+    hold_for_incomplete: float = 600.0
+    hold_pause: float = 600.0
     running: Sequence[Gang] = ()
     most_preemptions: int = 20
     apart: bool = False
@@ -52,7 +60,8 @@ class Pass:
 def schedule(cluster: Cluster, gangs: Iterable[Gang], now: float, rules: Rules, before: Pass) -> Pass:
     """Decide for all gangs that have members without a node.
 
-    Order: first gangs whose seats were taken or lost; then gangs that have started, whose late members keep their domain; then priority descending; then age.
+    Order: first gangs whose seats were taken or lost; then gangs that have started, whose late members keep their domain; then priority descending;
+    then by turns of the namespaces, and by age (`railnet.jobs.gang_queue`).
 
     Args:
         cluster: as it is now. The seats of gangs that get a place are reserved in it; what other gangs have reserved is given back.
@@ -62,7 +71,7 @@ def schedule(cluster: Cluster, gangs: Iterable[Gang], now: float, rules: Rules, 
         before: the pass before; `Pass()` for the first.
     """
     this_round = _Round(cluster, now, rules, before)
-    queue = sorted(gangs, key=lambda gang: (-gang.priority, gang.since, gang.key))
+    queue = sorted(gangs, key=lambda gang: (-gang.priority, max(gang.since, gang.queued), gang.key))
     try:
         this_round.give_back(queue)
         lost = cluster.lost_seats()
@@ -70,11 +79,22 @@ def schedule(cluster: Cluster, gangs: Iterable[Gang], now: float, rules: Rules, 
         # First those whose seats were lost, while nothing else is counted on the places that were taken instead of theirs.
         waiting.sort(key=lambda gang: (lost.isdisjoint(cluster.seats(gang.key)), not gang.started))
         this_round.seat_pinned(waiting)
-        for gang in waiting:
-            this_round.serve(gang)
+        this_round.serve_all(waiting, lost)
     finally:
         cluster.keep_free(())
     return this_round.result(queue)
+
+
+class _HoldTime(NamedTuple):
+    """The time in which room is held for a gang: the present one, or the next.
+
+    Attributes:
+        is_paused: whether it was held before, and is not for now.
+    """
+
+    begins: float
+    ends: float
+    is_paused: bool = False
 
 
 class _Round:
@@ -129,17 +149,29 @@ class _Round:
             if (placement := place_pinned(self._cluster, gang)) is not None:
                 self._reserve(placement)
 
-    def serve(self, gang: Gang) -> None:
-        """Give a gang its place, or find out what it waits for."""
+    def serve_all(self, waiting: Sequence[Gang], lost: frozenset[Seat]) -> None:
+        """Serve gangs: those that have started, or whose seats were lost, in this order; then the others by turns of the namespaces."""
+        is_first = [gang.started or not lost.isdisjoint(self._cluster.seats(gang.key)) for gang in waiting]
+        turns = Turns(gang for gang, first in zip(waiting, is_first, strict=True) if not first)
+        for gang, first in zip(waiting, is_first, strict=True):
+            if first:
+                self._serve(gang)
+        for gang in turns:
+            if self._serve(gang):
+                turns.take_place()
+
+    def _serve(self, gang: Gang) -> bool:
+        """Give a gang its place, or find out what it waits for; return whether it has a place."""
         relaxed = self._is_relaxed(gang)
         placement = None if self._still_fails(gang, relaxed=relaxed) else self._place(gang, relaxed=relaxed)
         if placement is not None:
             self._reserve(placement)
             self._placements[gang.key] = placement
-            return
+            return True
         self._failed.append((gang, relaxed))
         if gang.key not in self._wait_for_others:
             self._make_way(gang, relaxed=relaxed)
+        return False
 
     def result(self, queue: Sequence[Gang]) -> Pass:
         """Return what was decided, in the order of the queue; nothing is held in the cluster any more."""
@@ -222,14 +254,27 @@ class _Round:
         return may_relax and place(self._cluster, gang, relaxed=True) is not None
 
     def _hold(self, gang: Gang, *, relaxed: bool) -> None:
+        hold = self._hold_time(gang)
+        if hold.is_paused:
+            self._times.append(hold.begins)
+            return  # others pass, and the next one is the head
         nodes = best_to_hold(self._cluster, gang, relaxed=relaxed)
         if nodes is None:
             return  # it can have no place at all, so the next one is the head
+        self._times += [hold.begins, hold.ends]
         self._head = gang
-        hold_from = gang.since + self._rules.hold_after
-        self._times.append(hold_from)
-        if hold_from <= self._now:
+        if hold.begins <= self._now:
             self._keep(nodes, gang)
+
+    def _hold_time(self, gang: Gang) -> "_HoldTime":
+        """Return when room is held for a gang: nothing is remembered of it, so the next leader holds it at the same times."""
+        seconds = self._rules.hold_for_incomplete if gang.is_incomplete else self._rules.hold_for
+        first = gang.since + self._rules.hold_after
+        period = seconds + self._rules.hold_pause
+        begins = first + max(0.0, (self._now - first) // period) * period
+        if self._now >= begins + seconds:
+            return _HoldTime(begins + period, begins + period, is_paused=True)
+        return _HoldTime(begins, begins + seconds)
 
     def _keep(self, nodes: Iterable[str], gang: Gang) -> None:
         self._kept.update(nodes)

@@ -110,6 +110,67 @@ def test_hold_ends_with_the_head() -> None:
     assert nodes_of(then.placements[0]) == ["a-0"]
 
 
+def test_hold_is_bounded_and_others_pass_before_it_begins_again() -> None:
+    def at(now: float, whole: Gang) -> list[str]:
+        cluster = leaves(2)
+        occupy(cluster, "a-0", 1)
+        small = a_gang(1, name="small", since=1)
+        placed = a_pass(
+            cluster, [whole, small], now, hold_after=60, hold_for=300, hold_for_incomplete=100, hold_pause=50
+        )
+        return [placement.gang[1] for placement in placed.placements]
+
+    whole = a_gang(4, name="whole")
+    assert [at(now, whole) for now in (59, 60, 359)] == [["small"], [], []]
+    assert [at(now, whole) for now in (360, 409, 410)] == [["small"], ["small"], []]
+    to_be = a_gang(members=(*members(1, gang="to-be"), *to_come(3)), needed=4, name="to-be")
+    assert [at(now, to_be) for now in (60, 159, 160, 209, 210)] == [[], [], ["small"], ["small"], []]
+
+
+def test_pass_says_when_a_hold_ends_and_when_it_begins_again() -> None:
+    def again(now: float) -> float | None:
+        cluster = leaves(2)
+        occupy(cluster, "a-0", 1)
+        return a_pass(cluster, [a_gang(4)], now, hold_after=60, hold_for=300, hold_pause=50).again
+
+    assert [again(now) for now in (0, 60, 359, 360, 410)] == [60, 360, 360, 410, 710]
+
+
+def test_room_is_held_for_the_next_gang_while_the_first_one_pauses() -> None:
+    cluster = leaves(2)
+    occupy(cluster, "a-0", 1)
+    gangs = [a_gang(4, name="first"), a_gang(4, name="second", since=100), a_gang(1, name="small", since=200)]
+
+    found = a_pass(cluster, gangs, now=370, hold_after=60, hold_for=300, hold_pause=50)
+
+    assert found.placements == ()
+    assert found.shortfalls[2].held_for == ("ml", "second")
+
+
+def test_namespaces_take_turns() -> None:
+    gangs = [
+        *(a_gang(2, name=f"many-{index}", since=index) for index in range(3)),
+        replace(a_gang(2, name="other", since=9), namespace="other"),
+    ]
+
+    found = a_pass(leaves(1, 1), gangs)
+    assert [placement.gang for placement in found.placements] == [("ml", "many-0"), ("other", "other")]
+    found = a_pass(leaves(1), [replace(gang, queued=10.0) if gang.namespace == "ml" else gang for gang in gangs])
+    assert [placement.gang for placement in found.placements] == [("other", "other")]
+
+
+def test_no_namespace_has_all_held_room() -> None:
+    """It may have many gangs that are older than those of others: one of them has had its place, and the next ones go behind."""
+    cluster = leaves(2)
+    occupy(cluster, "a-0", 1)
+    other = replace(a_gang(4, name="other", since=9), namespace="other")
+    gangs = [a_gang(4, name="old", queued=20), other, a_gang(1, name="small", since=10)]
+
+    found = a_pass(cluster, gangs, now=1000)
+
+    assert [shortfall.held_for for shortfall in found.shortfalls if shortfall.gang == ("ml", "small")] == [other.key]
+
+
 def test_gang_that_can_never_be_placed_holds_nothing() -> None:
     found = a_pass(leaves(1), [a_gang(9, name="huge"), a_gang(2, name="next", since=1)], now=1000, hold_after=60)
 
@@ -139,7 +200,7 @@ def test_pass_says_when_time_alone_changes_something() -> None:
     assert again(three, now=10) == 30
     assert again(a_gang(2, since=5), now=10) is None
     assert again(a_gang(2, since=5), a_gang(2, since=6, name="next"), now=10) == 126
-    assert again(a_gang(2, since=5), a_gang(2, since=6, name="next"), now=126) is None
+    assert again(a_gang(2, since=5), a_gang(2, since=6, name="next"), now=126) == 126 + 3600  # room is held so long
 
 
 def test_gang_is_spread_when_its_time_has_come() -> None:
