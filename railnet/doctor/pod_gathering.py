@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from railnet.apiserver.client import ApiServer
-from railnet.apiserver.request import ApiObject, Collection, get
+from railnet.apiserver.request import ApiObject, Collection, JsonObject, get
 from railnet.doctor.apiserver_reads import Asking
 from railnet.doctor.pod_facts import PodFacts
-from railnet.jobs.gang_overview import WAITING
+from railnet.jobs.gang_overview import REFUSED, WAITING
 from railnet.objects.metadata_times import created_text
 
 _OURS = "railnet"  # the namespace of daemonset/, and the name of its pods' label
@@ -29,19 +29,25 @@ def gather(api: ApiServer, namespace: str, name: str, rails: frozenset[str]) -> 
     node = (pod.get("spec") or {}).get("nodeName")
     gated = bool((pod.get("spec") or {}).get("schedulingGates"))
     daemons = Collection("v1", "pods", _OURS, f"app.kubernetes.io/name={_OURS}", f"spec.nodeName={node}")
-    waits = Collection("v1", "events", namespace, "", f"reason={WAITING}")
     return PodFacts(
         pod=pod,
         rails=rails,
         namespace=asking.one(ApiObject("v1", "namespaces", namespace)),
         webhook=None if asking.has_failed(_WEBHOOK) else webhook is not None,
         events=None if events is None else tuple(sorted(events, key=_time)),
-        gang_events=asking.all(waits) if gated else None,
+        gang_events=_gang_events(asking, namespace) if gated else None,
         nodes=None if node else asking.all(Collection("v1", "nodes")),
         node=asking.one(ApiObject("v1", "nodes", node)) if node else None,
         daemons=asking.all(daemons) if node else None,
         unread=asking.unread,
     )
+
+
+def _gang_events(asking: Asking, namespace: str) -> tuple[JsonObject, ...] | None:
+    """Return the events that say why gangs of a namespace have no place; a field selector has one reason."""
+    collections = (Collection("v1", "events", namespace, "", f"reason={reason}") for reason in (WAITING, REFUSED))
+    all_events = [events for collection in collections if (events := asking.all(collection)) is not None]
+    return tuple(event for events in all_events for event in events) if all_events else None
 
 
 def _time(event: Mapping[str, Any]) -> str:

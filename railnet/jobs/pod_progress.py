@@ -1,6 +1,5 @@
 """Says how far a pod has come, and what it waits for, in words for people; reads the pod as the API server reports it."""
 
-import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -9,10 +8,8 @@ from railnet.jobs.gang_recogniser import GATE
 from railnet.objects.conditions import unscheduled
 from railnet.objects.pod_phase import FAILED, RUNNING, SUCCEEDED, phase
 
-_LONGEST = 160
-# The scheduler's second sentence, about pods that it could evict, repeats the first one. In some versions, such as 1.34, that of
-# another plugin comes before it: "no new claims to deallocate, preemption: …".
-_ABOUT_PREEMPTION = re.compile(r"(?:(?<=\.) [^.]*,)? preemption: ")
+_LONGEST = 320  # the scheduler's reasons of a large cluster have two hundred characters
+_PREEMPTION = " preemption: "
 _STARTS = frozenset({"ContainerCreating", "PodInitializing"})
 
 
@@ -52,9 +49,21 @@ def progress(pod: Mapping[str, Any]) -> Progress:
 
 def said(reason: str, message: str) -> str:
     """Return a reason and its message in one short line."""
-    words = " ".join(_ABOUT_PREEMPTION.split(message, maxsplit=1)[0].split())
+    words = " ".join(_without_preemption(message).split())
     text = f"{reason}: {words}" if reason and words else reason or words
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _without_preemption(message: str) -> str:
+    """Leave out the scheduler's last sentence, about pods that it could evict: it repeats the first one.
+
+    In some versions, such as 1.34, the words of other plugins begin this sentence: "no new claims to deallocate, preemption: …".
+    """
+    words, preemption, _ = message.partition(_PREEMPTION)
+    if not preemption or not words.endswith(","):
+        return words
+    before, end, _ = words.rpartition(". ")
+    return f"{before}." if end else words.removesuffix(",")
 
 
 def _gated(spec: Mapping[str, Any]) -> str:

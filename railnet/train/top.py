@@ -10,7 +10,7 @@ from railnet.apiserver.object_watch import pages
 from railnet.apiserver.request import Collection
 from railnet.cli.output import Output
 from railnet.jobs.cluster_usage import NodeRoom, PodUse, Usage, node_room, pod_use, usage
-from railnet.jobs.gang_overview import WAITING, GangWait, gang_wait
+from railnet.jobs.gang_overview import REFUSED, WAITING, GangWait, gang_wait
 from railnet.train.failure import TrainFailed
 from railnet.train.job_lookup import PODS, everything
 from railnet.train.screen import Screen
@@ -19,6 +19,7 @@ from railnet.train.watched_objects import Keep, LiveObjects
 
 _NODES = "nodes"
 _EVENTS = "events"
+_REASONS = (WAITING, REFUSED)  # a field selector has one of them
 _REDRAW_SECONDS = 1.0
 _LOOK_SECONDS = 1.0
 
@@ -50,14 +51,15 @@ def watch(api: StreamingApiServer, namespace: str | None, rails: frozenset[str],
     collections: dict[str, tuple[Collection, Keep]] = {
         PODS: (everything(PODS, namespace), partial(pod_use, rails=rails)),
         **({} if namespace else {_NODES: (everything(_NODES), partial(node_room, rails=rails))}),
-        **({_EVENTS: (_about_waits(namespace), gang_wait)} if told else {}),
+        **({reason: (_about_waits(namespace, reason), gang_wait) for reason in _REASONS} if told else {}),
     }
     screen, printed = Screen(sys.stdout), ""
     with LiveObjects(api, collections) as live:
         while True:
             if not (live.wait(_LOOK_SECONDS) and live.listed):
                 continue
-            nodes, waits = live.of(_NODES) if namespace is None else (), live.of(_EVENTS) if told else ()
+            nodes = live.of(_NODES) if namespace is None else ()
+            waits = [wait for reason in _REASONS for wait in live.of(reason)] if told else ()
             cluster_usage = usage(nodes, live.of(PODS), waits)
             if output.for_programs:
                 text = output.text_of_series(as_json(cluster_usage, nodes=namespace is None))
@@ -102,7 +104,12 @@ def _pods(api: StreamingApiServer, namespace: str | None, rails: frozenset[str])
 def _waits(api: StreamingApiServer, namespace: str | None) -> Sequence[GangWait] | None:
     """Return what gangs wait for; None if the user may not list events, without which the view is shown all the same."""
     try:
-        waits = [gang_wait(event) for page in pages(api, _about_waits(namespace)) for event in page.found]
+        waits = [
+            gang_wait(event)
+            for reason in _REASONS
+            for page in pages(api, _about_waits(namespace, reason))
+            for event in page.found
+        ]
     except RequestFailed as error:
         if error.status == HTTPStatus.FORBIDDEN:
             return None
@@ -110,5 +117,5 @@ def _waits(api: StreamingApiServer, namespace: str | None) -> Sequence[GangWait]
     return [wait for wait in waits if wait is not None]
 
 
-def _about_waits(namespace: str | None) -> Collection:
-    return everything(_EVENTS, namespace, f"reason={WAITING}")
+def _about_waits(namespace: str | None, reason: str) -> Collection:
+    return everything(_EVENTS, namespace, f"reason={reason}")

@@ -54,7 +54,7 @@ def rendered(usage: Usage, *, nodes: bool, wide: bool = False) -> Iterator[str]:
         yield from aligned(_GANGS, [_gang_row(gang) for gang in usage.gangs])
     waiting = [
         *(line for job in usage.jobs for line in _waiting(job)),
-        *(f"gang {gang.namespace}/{gang.name} waits: {gang.why}" for gang in usage.gangs if gang.why),
+        *(_gang_line(gang) for gang in usage.gangs if gang.gated or gang.why),
     ]
     if waiting:
         yield ""
@@ -95,6 +95,14 @@ def _gang_row(gang: GangUse) -> tuple[str, ...]:
     return gang.namespace, gang.name, pods, str(gang.gated), str(gang.running), place
 
 
+def _gang_line(gang: GangUse) -> str:
+    """Return what a gang waits for, since when, where it may be, and which gang is before it."""
+    since = f" since {gang.created}" if gang.created else ""
+    behind = f", behind gang {gang.behind}" if gang.behind else ""
+    why = f": {gang.why}" if gang.why else ""
+    return f"gang {gang.namespace}/{gang.name} waits{since} for a place {gang.level}{behind}{why}"
+
+
 def _gang(gang: GangUse) -> dict[str, Any]:
     return {
         "namespace": gang.namespace,
@@ -105,6 +113,9 @@ def _gang(gang: GangUse) -> dict[str, Any]:
         "running": gang.running,
         "places": [dict(place) for place in gang.places],
         "why": gang.why or None,
+        "since": gang.created or None,
+        "level": gang.level,
+        "behind": gang.behind or None,
     }
 
 

@@ -51,7 +51,9 @@ def test_gang_that_waits_has_its_pods_and_the_latest_reason() -> None:
     members = [a_member(a_pod(name, gated=True)) for name in "ab"]
     told = waits(an_event("later", "2026-03-01T10:01:00Z"), an_event("earlier"))
 
-    assert gangs(members, told) == (GangUse("ml", "ring", pods=2, gated=2, running=0, least=3, places=(), why="later"),)
+    assert gangs(members, told) == (
+        GangUse("ml", "ring", pods=2, gated=2, running=0, least=3, places=(), why="later", level="on any nodes"),
+    )
 
 
 def test_gang_that_is_let_go_and_not_evicted_says_why_as_long_as_a_member_has_no_node() -> None:
@@ -106,11 +108,44 @@ def test_event_of_another_reason_says_nothing() -> None:
     ]
 
 
+def test_event_that_refuses_a_gang_says_why_it_has_no_place() -> None:
+    refused = {**an_event("no node has the label x"), "reason": "GangRefused"}
+    (gang,) = gangs([a_member(a_pod("a", gated=True))], waits(refused))
+
+    assert gang.why == "no node has the label x"
+
+
+def test_gang_that_waits_names_the_one_before_it_by_priority_then_turn_then_age() -> None:
+    def waiting(namespace: str, name: str, minute: int, priority: int = 0) -> MemberUse:
+        labels = {"pod-group.scheduling.sigs.k8s.io/name": name}
+        created = f"2026-03-01T10:{minute:02}:00Z"
+        pod = a_pod(name, gated=True, namespace=namespace, labels=labels, creationTimestamp=created)
+        part = gang_part(pods.parse(pod), pod["metadata"], "", priority)
+        assert part is not None
+        return MemberUse(namespace, runs=False, part=part)
+
+    runs = a_member(a_pod("running", annotations=PLACED), runs=True)
+    members = [
+        *(waiting("ml", "old", 0), waiting("ml", "later", 1), waiting("ml", "high", 9, 1)),
+        *(waiting("b", "first", 5), waiting("b", "second", 6)),
+    ]
+
+    assert {gang.name: gang.behind for gang in gangs([*members, runs])} == {
+        "ring": "",  # it runs
+        "high": "",
+        "old": "ml/high",
+        "first": "ml/old",
+        "later": "b/first",
+        "second": "ml/later",
+    }
+    assert gangs([waiting("ml", "old", 0)])[0].created == "2026-03-01T10:00:00Z"
+
+
 def test_message_of_an_event_is_one_short_line() -> None:
     (found,) = waits(an_event("a\n" * 5000))
 
     assert found.said.startswith("a a a")
-    assert len(found.said) == 300
+    assert len(found.said) == 1024
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,7 @@ def test_progress_of_a_pod(found: dict[str, Any], stage: Stage, why: str) -> Non
         "",
         " preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
         " no new claims to deallocate, preemption: 0/2 nodes are available: 2 No preemption victims found.",
+        " no new claims of resource.k8s.io to deallocate, preemption: 0/2 nodes are available: 2 No victims found.",
     ],
 )
 @pytest.mark.parametrize(
@@ -83,8 +84,23 @@ def test_what_the_scheduler_says_of_preemption_is_left_out(words: str, rest: str
     )
 
 
+def test_words_of_the_scheduler_do_not_end_with_a_comma() -> None:
+    assert said("Unschedulable", "0/2 nodes are available: 2 Insufficient cpu, preemption: no") == (
+        "Unschedulable: 0/2 nodes are available: 2 Insufficient cpu"
+    )
+
+
+def test_reasons_of_a_large_cluster_are_not_cut() -> None:
+    words = (
+        "0/640 nodes are available: 1 node(s) had untolerated taint(s), 320 node(s) didn't match Pod's node affinity/selector, "
+        "319 Insufficient rdma/ib_vf, 319 Insufficient nvidia.com/gpu."
+    )
+
+    assert said("Unschedulable", words) == f"Unschedulable: {words}"
+
+
 def test_long_message_is_cut() -> None:
-    assert len(said("Unschedulable", "x" * 1000)) == 160
+    assert len(said("Unschedulable", "x" * 1000)) == 320
 
 
 def test_pod_of_a_gang_waits_for_the_whole_gang_and_one_behind_another_gate_for_its_condition() -> None:

@@ -143,7 +143,7 @@ def test_watch_shows_a_change_and_asks_nothing_at_rest(
     out = watched(server, monkeypatch)
     server.add("pods", with_rail(pods(job(), RUNNING)[4]))
     until(lambda: '"running": 5' in out.getvalue(), SECONDS, "the change")
-    until(lambda: sum("watch" in one for one in server.requests) == 3, SECONDS, "the watch of each collection")
+    until(lambda: sum("watch" in one for one in server.requests) == 4, SECONDS, "the watch of each collection")
 
     asked = len(server.requests)
     time.sleep(1.5)
@@ -282,8 +282,21 @@ def test_view_shows_gangs_their_places_and_what_one_waits_for(
         "bert       bert  4 of 4        4        0",
         "near       near  3 of 3        0        3  railnet.io/leaf=0x1",
     ]
-    assert f"gang bert/bert waits: {WAITS}" in lines
+    assert f"gang bert/bert waits for a place in one railnet.io/leaf: {WAITS}" in lines
     assert "bert/bert: 4 pods wait: behind a gate until its whole gang has a place" in lines
+
+
+def test_view_says_why_a_gang_is_refused_since_when_it_waits_and_which_one_is_before_it(
+    gangs: MemoryApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for pod in pods(job(name="gpt", ps=0, workers=2, topology="railnet.io/leaf"), GATED, ""):
+        gated = in_gang(pod)
+        gangs.add("pods", {**gated, "metadata": {**gated["metadata"], "creationTimestamp": "2026-03-01T09:00:00Z"}})
+    gangs.add("events", {**an_event("gpt", "gpt"), "reason": "GangRefused", "message": "no node has the label x"})
+    top(gangs.api, None, RAILS, TABLE)
+
+    expected = "gang gpt/gpt waits since 2026-03-01T09:00:00Z for a place in one railnet.io/leaf, behind gang bert/bert: no node has the label x"
+    assert expected in capsys.readouterr().out.splitlines()
 
 
 def test_json_has_the_gangs(gangs: MemoryApiServer, capsys: pytest.CaptureFixture[str]) -> None:
@@ -299,6 +312,9 @@ def test_json_has_the_gangs(gangs: MemoryApiServer, capsys: pytest.CaptureFixtur
         "running": 0,
         "places": [],
         "why": WAITS,
+        "since": None,
+        "level": "in one railnet.io/leaf",
+        "behind": None,
     }
     assert (near["places"], near["why"]) == ([{"railnet.io/leaf": "0x1"}], None)
 
@@ -320,7 +336,7 @@ def test_without_the_right_to_list_events_gangs_are_shown_without_their_reasons(
 
     out = capsys.readouterr().out
     assert "bert       bert  4 of 4" in out
-    assert "gang bert/bert waits" not in out
+    assert "gang bert/bert waits for a place in one railnet.io/leaf\n" in out
 
 
 def test_other_failures_of_events_are_said(gangs: MemoryApiServer) -> None:
