@@ -1,16 +1,17 @@
 """Writes the texts of events about gangs: at most a kilobyte each, however large the gang and the cluster are (koordinator#3191)."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from railnet.gangs.placement.gang import Domain, Gang, GangKey, Placement, Reason, Shortfall
+from railnet.gangs.placement.gang import Domain, Gang, GangKey, Reason, Shortfall
 from railnet.gangs.placement.pod_shape import Shape
 from railnet.gangs.placement.preemption import Preemption
 from railnet.jobs.eviction_tolerance import Refusal
 from railnet.jobs.gang_overview import STAYS
+from railnet.objects.owner_reference import OwnerReference
 from railnet.objects.resource_amounts import amount_text
 
-_MOST_NAME, _MOST_RESOURCES, _MOST_GANGS, _MOST_TEXT = 63, 4, 5, 300
+_MOST_NAME, _MOST_RESOURCES, _MOST_GANGS, _MOST_DOMAINS, _MOST_TEXT = 63, 4, 5, 5, 300
 _HOUSEKEEPING = ("cpu", "memory", "pods", "ephemeral-storage")  # of a shape, devices are what its author looks for
 
 _REMEDIES = {
@@ -30,36 +31,84 @@ def waits(gang: Gang, shortfall: Shortfall, pods: int = 0) -> str:
     return "; ".join(filter(None, (_need(gang, shortfall), few, _why(shortfall), _then(gang, shortfall))))
 
 
-def placed(placement: Placement, members: int, missing: int, attempt: int, minutes: float) -> str:
-    """Say where a gang is."""
-    where = domain_text(placement.domain)
-    spread = "" if placement.leaves <= 1 else f", spread over {_number(placement.leaves, 'domain')}"
-    tries = "" if attempt == 1 else f", at attempt {attempt}"
+def placed(domains: Mapping[Domain, int], missing: int, attempt: int, minutes: float) -> str:
+    """Say where a gang is: how many members are in each domain; and how many members do not exist yet."""
+    members, most = sum(domains.values()), Counter(dict(sorted(domains.items()))).most_common(_MOST_DOMAINS)
+    if len(domains) == 1:
+        where = domain_text(most[0][0])
+    else:
+        each = ", ".join(f"{count} {domain_text(domain)}" for domain, count in most)
+        others = len(domains) - len(most)
+        where = f"in {len(domains)} domains: {each}" + (f" and {_number(others, 'more domain')}" if others else "")
+    tries = "" if attempt == 1 else f"; this is attempt {attempt}"
     rest = f"; room for {_number(missing, 'member')} not created yet is kept for {minutes:g} minutes" if missing else ""
-    return f"{_number(members, 'member')} placed {where}{spread}{tries}{rest}"
+    return f"{_number(members, 'member')} placed {where}{tries}{rest}"
 
 
-def incomplete(seen: int, missing: int, minutes: float) -> str:
-    """Say that members never came."""
+def absent(seen: int, needed: int, job_size: int, root: OwnerReference | None) -> str:
+    """Say that a gang waits for members that do not exist.
+
+    Args:
+        seen: how many exist.
+        needed: how many must exist before any starts.
+        job_size: how many pods the root makes; 0 if that is not known.
+        root: the object that makes them; None if it is not known, or if several make them.
+    """
+    maker = "the job" if root is None else f"{root.kind} {root.name:.{_MOST_NAME}}"
+    if 0 < job_size < needed:
+        why = f"{maker} makes {_number(job_size, 'pod')}: set min-available to {job_size} at most, or create the others"
+    else:
+        why = f"see the events of {maker}: a quota or a webhook may refuse the others"
+    stages = "" if job_size or root is None else _in_stages(root)
+    return f"{_exist(seen, needed)}, and none starts before all of them do; no room is kept meanwhile; {why}{stages}"
+
+
+def closed(seen: int, needed: int, minutes: float) -> str:
+    """Say that a gang's gates stay closed for a while, because members did not come when they were open."""
     return (
-        f"{missing} of {seen + missing} members have not come within {minutes:g} minutes, so the room that was kept for them is given back; "
+        f"{_exist(seen, needed)}; the gates were opened before all of them did, and the others did not come in time; "
+        f"the gates are opened again after {minutes:g} minutes, or when all members exist"
+    )
+
+
+def incomplete(seen: int, missing: int, minutes: float, why: str = "") -> str:
+    """Say that members never came; `why` says why those that have begun stay nevertheless."""
+    stays = f"; those that have begun stay, because {why}" if why else ""
+    return (
+        f"{missing} of {seen + missing} members have not come within {minutes:g} minutes, so the room that was kept for them is given back{stays}; "
         f"create them, or set min-available to {seen}"
     )
 
 
-def evicted(pods: int, domains: Sequence[Domain]) -> str:
-    """Say why a gang is evicted after it was placed."""
+def lapsed(seen: int, missing: int, started: int, minutes: float) -> str:
+    """Say why a gang is evicted whose gates were opened before all members existed."""
     return (
-        f"{_number(pods, 'member')} had no node {_domains(domains)} for 30 s, although there was room: another pod took it, or a node does not fit for "
-        "a reason that only the scheduler knows; the gang's pods are evicted and placed elsewhere"
+        f"{missing} of {seen + missing} members were not created in the time in which room was kept for them, so the {_number(started, 'member')} that had "
+        f"begun are evicted, and wait behind the gate for {minutes:g} minutes, or until all exist"
     )
 
 
-def placed_in_part(pods: int, domains: Sequence[Domain]) -> str:
+def room_taken(missing: int, domains: Sequence[Domain], minutes: float) -> str:
+    """Say that members to come have no room any more."""
+    return (
+        f"{_number(missing, 'member')} not created yet {'have' if missing > 1 else 'has'} no room {_domains(domains)}, where the others are: pods of no gang "
+        f"took it, which no gate keeps out, or a node is gone; it is kept again when it is free, for {minutes:g} minutes in all"
+    )
+
+
+def evicted(pods: int, started: int, domains: Sequence[Domain]) -> str:
+    """Say why a gang is evicted after it was placed: so many of its pods have no node, of those that have begun."""
+    return (
+        f"{pods} of {_number(started, 'member')} had no node {_domains(domains)} for 30 s, although there was room: another pod took it, or a node does not fit "
+        f"for a reason that only the scheduler knows; {_all_evicted(started)} and placed elsewhere"
+    )
+
+
+def placed_in_part(pods: int, started: int, domains: Sequence[Domain]) -> str:
     """Say why a gang is evicted of which a part has its place."""
     return (
-        f"{_number(pods, 'member')} had no room for 30 s {_domains(domains)}, where the others are, because another pod took it while the gang was "
-        "placed; the others are evicted, so that all are placed together"
+        f"{_number(pods, 'member')} had no room for 30 s {_domains(domains)}, where {started} others are, because another pod took it while the gang was "
+        f"placed; {'these are' if started > 1 else 'this one is'} evicted, so that all are placed together"
     )
 
 
@@ -120,6 +169,18 @@ def patch_refused(pod: str, why: str) -> str:
         f"pod {pod:.{_MOST_NAME}} stays behind its gate, because the API server refuses the patch that admits it: {why:.{_MOST_TEXT}}; change "
         "the policy or the quota that refuses it"
     )
+
+
+def _exist(seen: int, needed: int) -> str:
+    return f"{seen} of the {_number(needed, 'member')} that start together exist"
+
+
+def _in_stages(root: OwnerReference) -> str:
+    return f"; if {root.kind} creates pods only when others run, set min-available to how many it creates first"
+
+
+def _all_evicted(started: int) -> str:
+    return f"all {started} are evicted" if started > 1 else "it is evicted"
 
 
 def _domains(domains: Sequence[Domain]) -> str:

@@ -24,6 +24,7 @@ from railnet.objects.pod_name import PodName
 # That a placed member may be unschedulable: kube-scheduler tries again within seconds when something changes.
 STUCK_SECONDS = 30.0
 COOL_SECONDS = 300.0  # that a domain is not tried again by the gang that failed there
+CLOSED_SECONDS = 600.0  # that gates stay closed after members did not come to a gang that had them open
 MOST_EVICTIONS = 3
 _LEAVING_SECONDS = (
     300.0  # that others wait for a gang to leave that was asked to; what was deleted by then ends in its own time
@@ -182,6 +183,8 @@ class GangEvictions:
             if placed.evicted is Evicted.FAILED:
                 pause = _pause(pods, tolerance, placed.attempt)
                 memory.fails(placed.attempt, placed.domain, current.now + COOL_SECONDS + pause)
+            elif placed.evicted is Evicted.LAPSED:
+                memory.lapses(placed.attempt, current.now + CLOSED_SECONDS)
 
     def evict_if_in_part(self, key: GangKey, memory: GangMemory, pods: Members, current: PlanningPass) -> bool:
         """Have a gang evicted of which one part has its place, and the other has had no room there for a while; return whether it is.
@@ -197,11 +200,36 @@ class GangEvictions:
         if current.now < until:
             current.at(until)
             return False
-        text = event_messages.placed_in_part(len(pods.waiting), _domains(pods.begun))
+        text = event_messages.placed_in_part(len(pods.waiting), len(pods.begun), _domains(pods.begun))
         self._fail(memory, pods, pods.begun, text, current)
         if memory.evicting is not None:
             self._evict(memory.evicting, pods, [], [], current)
         return True
+
+    def evict_lapsed(self, memory: GangMemory, pods: Members, missing: int, current: PlanningPass) -> str | None:
+        """Evict a gang whose gates were opened before all members existed, and to which the others did not come in time.
+
+        Returns:
+            Why it stays; empty if it goes; None if it is not known yet what that costs its job.
+        """
+        attempt = _attempt(memory, pods.begun)
+        why = _stays(pods, attempt)
+        if why:
+            return why
+        tolerance = self._tolerance(pods, current)
+        if tolerance is None:
+            return None
+        if tolerance.refusal is not None:
+            return tolerance.refusal.why
+        memory.evicting, memory.evicting_since = Evicted.LAPSED, current.now
+        memory.lapses(attempt, current.now + CLOSED_SECONDS)
+        text = event_messages.lapsed(len(pods.living), missing, len(pods.begun), CLOSED_SECONDS / 60)
+        count = f"; this is eviction {attempt} of {MOST_EVICTIONS}"
+        current.warn(
+            pods.living, "GangEvicted", text + count + event_messages.job_pause(_pause(pods, tolerance, attempt))
+        )
+        self._evict(Evicted.LAPSED, pods, [], [], current)
+        return ""
 
     def whole(self, key: GangKey) -> None:
         """Take in that no part of a gang lacks room now."""
@@ -213,14 +241,16 @@ class GangEvictions:
             why = "the others have run for long"
             current.warn(pods.living, "GangWaiting", event_messages.stays(_domains(stuck), why))
             return
-        self._fail(memory, pods, stuck, event_messages.evicted(len(stuck), _domains(stuck)), current)
+        # Of pods that were found unschedulable one after the other, the first one has its time over before the others.
+        without_node = [pod for pod in pods.placed if pod.unschedulable]
+        text = event_messages.evicted(len(without_node), len(pods.begun), _domains(without_node))
+        self._fail(memory, pods, stuck, text, current)
 
     def _fail(
         self, memory: GangMemory, pods: Members, there: Sequence[GangPod], text: str, current: PlanningPass
     ) -> None:
         """Have a gang evicted from the domains that some of its pods are in, unless that cannot help."""
-        # Pods that never have a gate have no annotation that counts.
-        attempt = max([memory.attempt, *(pod.placed.attempt for pod in there if pod.placed is not None)])
+        attempt = _attempt(memory, there)
         why = _stays(pods, attempt)
         if why:
             current.warn(pods.living, "GangWaiting", event_messages.stays(_domains(there), why))
@@ -253,6 +283,11 @@ class GangEvictions:
 
 def _domains(pods: Sequence[GangPod]) -> list[Domain]:
     return sorted({pod.placed.domain for pod in pods if pod.placed is not None}) or [()]
+
+
+def _attempt(memory: GangMemory, there: Sequence[GangPod]) -> int:
+    """Return which try the present placement is. Pods that never have a gate have no annotation that counts."""
+    return max([memory.attempt, *(pod.placed.attempt for pod in there if pod.placed is not None)])
 
 
 def _pause(pods: Members, tolerance: Tolerance, attempt: int = 1) -> float:

@@ -97,6 +97,28 @@ def needed(request: GangRequest, gang_pods: Members, root: Root | None) -> int:
     return max(0, size - (arrivals - living))
 
 
+def makes_all(gang_pods: Members, root: Root) -> bool:
+    """Return whether a root makes all pods of a gang, as far as their owners say it: a gang may have pods of several Jobs.
+
+    The pods of one root have owners of one kind: that root itself, or what it made, such as the Jobs of a JobSet.
+    """
+    owners = {pod.owner for pod in gang_pods.living}
+    if root.owner in owners:
+        return len(owners) == 1
+    return len({None if owner is None else (owner.api_version, owner.kind) for owner in owners}) == 1
+
+
+def reserved_until(gang_pods: Members, assigned: Mapping[PodName, Placed]) -> int | None:
+    """Return until when room is kept for the members to come of a gang whose gates were opened before all existed.
+
+    Returns:
+        None if no gate was opened so, or if all members existed since: the last one has an annotation without a time.
+    """
+    places = [assigned.get(pod.name) or pod.placed for pod in gang_pods.begun]
+    times = [place.reserved_until for place in places if place is not None and place.reserved_until is not None]
+    return min(times) if times and len(times) == len(places) else None
+
+
 def made(request: GangRequest, root: Root | None) -> int:
     """Return how many pods of the gang a root makes; 0 if that is not known."""
     return sum(template.count for template in _of_gang(root, request.name))
@@ -135,6 +157,7 @@ def planned(  # noqa: PLR0913 - the facts of one gang
     coming: tuple[Member, ...] = (),
     least: int = 0,
     excluded: frozenset[Domain] = frozenset(),
+    queued: float = 0.0,
 ) -> Gang:
     """Return a gang for the planner; with `waiting`, the pods behind the gate are among its members."""
     constraint = request.constraint or _ANYWHERE
@@ -158,6 +181,7 @@ def planned(  # noqa: PLR0913 - the facts of one gang
         # One pod of high priority, which is all that a quota may permit, must not take others' place for its whole gang.
         priority=min(pod.priority for pod in every),
         since=min(pod.created for pod in every),
+        queued=queued,
         excluded=excluded,
         # Pods that do not exist count for no quota, so nothing is evicted for them.
         preempts=all(pod.preempts for pod in every) and least <= len(every),

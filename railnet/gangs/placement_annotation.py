@@ -12,6 +12,7 @@ from railnet.jobs.gang_constraint import MOST_KEYS
 
 _MOST_CHARACTERS = 8192  # so many keys, of 317 characters each, with values of 63
 _MOST_ATTEMPTS = 1000
+_LATEST = 1 << 40  # in seconds since 1970: no leader writes a later moment
 
 
 class Evicted(StrEnum):
@@ -19,6 +20,7 @@ class Evicted(StrEnum):
 
     FAILED = "failed"  # a member has found no node
     PREEMPTED = "preempted"
+    LAPSED = "lapsed"  # members that were to be created later never came
 
 
 class Placed(NamedTuple):
@@ -27,17 +29,22 @@ class Placed(NamedTuple):
     Attributes:
         attempt: which try of its gang that was; the first is 1.
         evicted: set on one pod before its gang is evicted, and this pod goes last: a leader that dies half-way has a successor that goes on.
+        reserved_until: set if the gate was opened before all members existed: until when room is kept for the others, in seconds since 1970.
     """
 
     domain: Domain
     attempt: int
     evicted: Evicted | None = None
+    reserved_until: int | None = None
 
 
 def written(placed: Placed) -> str:
     """Return the annotation's text."""
     mark = {} if placed.evicted is None else {"evicted": placed.evicted.value}
-    return json.dumps({"domain": dict(placed.domain), "attempt": placed.attempt, **mark}, separators=(",", ":"))
+    until = {} if placed.reserved_until is None else {"reservedUntil": placed.reserved_until}
+    return json.dumps(
+        {"domain": dict(placed.domain), "attempt": placed.attempt, **until, **mark}, separators=(",", ":")
+    )
 
 
 def parse(text: str) -> Placed | None:
@@ -55,7 +62,16 @@ def parse(text: str) -> Placed | None:
         return None
     mark = annotation.get("evicted")
     evicted = Evicted(mark) if mark in tuple(Evicted) else None
-    return Placed(where, attempt, evicted) if 1 <= attempt <= _MOST_ATTEMPTS else None
+    return (
+        Placed(where, attempt, evicted, _moment(annotation.get("reservedUntil")))
+        if 1 <= attempt <= _MOST_ATTEMPTS
+        else None
+    )
+
+
+def _moment(seconds: Any) -> int | None:
+    is_number = isinstance(seconds, int) and not isinstance(seconds, bool)
+    return seconds if is_number and 0 < seconds < _LATEST else None
 
 
 def _domain(labels: Any) -> Domain | None:

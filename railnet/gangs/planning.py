@@ -4,14 +4,26 @@ The state of a gang is in its pods: a pod behind the gate waits; one with the an
 that are placed or bound fix the domain of the others. So a leader that begins decides as the one before it would have.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 from railnet.errors import Misconfigured
 from railnet.gangs import event_messages
-from railnet.gangs.evictions import GangEvictions
+from railnet.gangs.evictions import CLOSED_SECONDS, GangEvictions
 from railnet.gangs.gate_removal_patch import HOSTNAME
 from railnet.gangs.leader_memory import GangMemory
-from railnet.gangs.members import Members, is_size_known, made, members, needed, needs_root, planned, to_come
+from railnet.gangs.members import (
+    Members,
+    is_size_known,
+    made,
+    makes_all,
+    members,
+    needed,
+    needs_root,
+    planned,
+    reserved_until,
+    to_come,
+)
 from railnet.gangs.observed_state import ObservedState
 from railnet.gangs.pending_writes import PendingWrites
 from railnet.gangs.placement.gang import Gang, GangKey, Placement, Shortfall
@@ -25,6 +37,7 @@ from railnet.jobs.gang_recogniser import agreed
 from railnet.jobs.gang_request import GangRequest
 
 MEMBER_SECONDS = 600.0  # that room is kept for members that do not exist yet
+_COMING_SECONDS = 10.0  # since the last member came, before it is said that some are missing
 _SETTLE_SECONDS = 1.0  # of a gang that does not say its size, since its last member came
 _JOIN_SECONDS = 10.0  # in which a pod without a gate is bound, since it was created
 _SAY_SECONDS = 60.0  # between two texts about one gang that waits
@@ -113,6 +126,7 @@ class GangPlanning:
         self._take_answer(last, current)
 
     def _take_answer(self, last: Pass, current: PlanningPass) -> None:
+        self._queue_again(last, current)
         for placement in last.placements:
             self._admit(placement, current)
         making_room = {preemption.gang for preemption in last.preemptions}
@@ -132,6 +146,20 @@ class GangPlanning:
                 if pod.nominated and pod.name not in self._pending.assigned:
                     self._pending.put(pod, Withdraw(), current)
 
+    def _queue_again(self, last: Pass, current: PlanningPass) -> None:
+        """Put the younger gangs of a namespace behind those of others when one of its gangs gets its place."""
+        served: dict[tuple[str, int], tuple[float, str]] = {}  # of each namespace and priority the oldest gang
+        for placement in last.placements:
+            gang = current.gangs[placement.gang]
+            if not gang.started:
+                group = gang.namespace, gang.priority
+                served[group] = min(_age(gang), served.get(group, _age(gang)))
+        for shortfall in last.shortfalls if served else ():
+            gang = current.gangs[shortfall.gang]
+            group = gang.namespace, gang.priority
+            if group in served and served[group] < _age(gang):
+                self._memory[gang.key].queued = current.wall
+
     def _members(self, key: GangKey) -> Members:
         return members(self.observed.of(key), self._pending.assigned.keys())
 
@@ -150,7 +178,6 @@ class GangPlanning:
             self._close(key, current)
             return
         memory = self._memory.setdefault(key, GangMemory())
-        self._announce(memory, pods, current)
         if self._evictions.goes_on(memory, pods, current):
             return
         request = self._request(pods, current)
@@ -178,9 +205,19 @@ class GangPlanning:
         memory.made = made(request, root)
         coming = to_come(request, pods, root) if ready else ()
         least = needed(request, pods, root) if ready else len(pods.begun)
-        missing = max(least - len(pods.living), len(coming))
+        absent = max(0, least - len(pods.living))
+        missing = max(absent, len(coming))
         if self._has_lapsed(memory, pods, missing, current):
+            if memory.evicting is not None:
+                return
             coming, least, missing = (), min(least, len(pods.living)), 0
+        if not pods.begun:
+            memory.announced = None
+        size = len(pods.came) + absent
+        if ready and absent and not pods.begun and not self._opens_early(memory, size, root, current):
+            self._wait_for_members(key, pods, size, root, current)
+            return
+        self._announce(memory, pods, missing, current)
         if not (pods.waiting or pods.placed or missing):
             self._settle(key, memory)
             return
@@ -192,6 +229,7 @@ class GangPlanning:
             coming=coming,
             least=least,
             excluded=memory.excluded(current.now),
+            queued=memory.queued,
         )
         for until in memory.cooling.values():
             current.at(until)
@@ -240,44 +278,90 @@ class GangPlanning:
             current.at(current.now + left)
         return left > 0
 
+    @staticmethod
+    def _opens_early(memory: GangMemory, size: int, root: Root | None, current: PlanningPass) -> bool:
+        """Return whether the gates of a gang are opened although members that start together do not exist.
+
+        If its root creates its pods in stages, the gang would wait for ever for the later ones. So the room of all is reserved, and those that
+        exist begin.
+        """
+        in_stages = root is not None and bool(root.stages) and memory.made >= size
+        return in_stages and memory.closed_until <= current.now
+
+    def _wait_for_members(
+        self, key: GangKey, pods: Members, size: int, root: Root | None, current: PlanningPass
+    ) -> None:
+        """Say that a gang waits for members that do not exist, when none has come for a while."""
+        memory, seen = self._memory[key], len(pods.came)
+        if memory.closed_until > current.now:
+            current.at(memory.closed_until)
+            self._say_waiting(key, event_messages.closed(seen, size, CLOSED_SECONDS / 60), current)
+            return
+        settled = memory.newest + _COMING_SECONDS
+        if current.now < settled:
+            current.at(settled)
+            return
+        only = root if root is not None and makes_all(pods, root) else None
+        job_size = 0 if only is None else memory.made
+        text = event_messages.absent(seen, size, job_size, None if only is None else only.owner)
+        self._say_waiting(key, text, current, "GangRefused" if 0 < job_size < size else "GangWaiting")
+
     def _has_lapsed(self, memory: GangMemory, pods: Members, missing: int, current: PlanningPass) -> bool:
-        """Return whether members have not come for so long that no room is kept for them any more."""
+        """Return whether members have not come for so long that no room is kept for them any more.
+
+        If the gates were opened before all members existed, it is then as if they had never been: those that have begun are evicted.
+        """
         if not missing or not pods.begun:
             memory.incomplete_since, memory.lapsed = None, False
             return False
         if memory.incomplete_since is None:
             memory.incomplete_since = current.now
-        end = memory.incomplete_since + MEMBER_SECONDS
+        until = reserved_until(pods, self._pending.assigned)
+        end = memory.incomplete_since + MEMBER_SECONDS if until is None else current.now + until - current.wall
         if current.now < end:
             current.at(end)
             return False
         if not memory.lapsed:
+            # Long after that time, all members may have existed, and the one that had no time is gone.
+            is_recent = until is not None and current.wall < until + MEMBER_SECONDS
+            why = self._evictions.evict_lapsed(memory, pods, missing, current) if is_recent else ""
+            if why is None:  # the answer causes another pass
+                return False
             memory.lapsed = True
-            text = event_messages.incomplete(len(pods.living), missing, MEMBER_SECONDS / 60)
-            current.warn(pods.living, "GangWaiting", text)
+            if memory.evicting is None:
+                text = event_messages.incomplete(len(pods.living), missing, MEMBER_SECONDS / 60, why)
+                current.warn(pods.living, "GangWaiting", text)
         return True
 
-    def _announce(self, memory: GangMemory, pods: Members, current: PlanningPass) -> None:
-        """Say where a gang was placed when all its pods have been let go."""
-        if (
-            memory.announcement
-            and not pods.waiting
-            and not any(pod.name in self._pending.assigned for pod in pods.placed)
-        ):
-            current.said.append(Said(about(pods.living), "GangPlaced", memory.announcement))
-            memory.announcement = memory.waiting_text = ""
+    def _announce(self, memory: GangMemory, pods: Members, missing: int, current: PlanningPass) -> None:
+        """Say where a gang is placed when all its pods have been let go: once for each change, with all of its members."""
+        if not memory.announces or pods.waiting or any(pod.name in self._pending.assigned for pod in pods.placed):
+            return
+        settled = memory.newest + _SETTLE_SECONDS
+        if not memory.made and current.now < settled:  # more members may come, and are announced with these
+            current.at(settled)
+            return
+        memory.announces, memory.waiting_text = False, ""
+        places = [pod.placed for pod in pods.begun if pod.placed is not None]
+        domains, attempt = Counter(place.domain for place in places), _attempt(memory, pods)
+        now_announced = frozenset(domains), attempt, bool(missing)
+        if domains and now_announced != memory.announced:
+            text = event_messages.placed(domains, missing, attempt, MEMBER_SECONDS / 60)
+            current.said.append(Said(about(pods.living), "GangPlaced", text))
+        memory.announced = now_announced
 
     def _settle(self, key: GangKey, memory: GangMemory) -> None:
         """Forget the tries of a gang whose members all have a node."""
         memory.attempt, memory.cooling = 1, {}
-        self._open.discard(key)
+        if not memory.announces:
+            self._open.discard(key)
 
     def _close(self, key: GangKey, current: PlanningPass) -> None:
         """Forget a gang, unless it has been evicted and its pods are yet to come back."""
         memory = self._memory.get(key)
-        if memory is not None and memory.excluded(current.now):
+        if memory is not None and (rests := memory.rests_until(current.now)) > current.now:
             memory.evicting = None
-            current.at(max(memory.cooling.values()))
+            current.at(rests)
             return
         self._open.discard(key)
         self._memory.pop(key, None)
@@ -316,14 +400,19 @@ class GangPlanning:
         """Have the gates removed of the pods that have a place."""
         pods, memory = current.looked[placement.gang], self._memory[placement.gang]
         waiting = {pod.name.name: pod for pod in pods.waiting}
-        attempt = max([memory.attempt, *(pod.placed.attempt for pod in pods.begun if pod.placed is not None)])
+        attempt = _attempt(memory, pods)
+        until = self._reservation(pods, current) if any(not seat.member for seat in placement.seats) else None
         for seat in placement.seats:
             pod = waiting.get(seat.member)
-            if pod is not None and self._let(pod, Placed(seat.domain, attempt), current, seat.node):
-                missing = sum(not gang_seat.member for gang_seat in placement.seats)
-                memory.announcement = event_messages.placed(
-                    placement, len(pods.living), missing, attempt, MEMBER_SECONDS / 60
-                )
+            placed = Placed(seat.domain, attempt, reserved_until=until)
+            if pod is not None and self._let(pod, placed, current, seat.node):
+                memory.announces = True
+
+    def _reservation(self, pods: Members, current: PlanningPass) -> int | None:
+        """Return until when room is kept for members that do not exist yet; None if all have existed before."""
+        if pods.begun:
+            return reserved_until(pods, self._pending.assigned)
+        return int(current.wall + MEMBER_SECONDS)
 
     def _preempt(self, preemption: Preemption, current: PlanningPass) -> None:
         """Have the gangs evicted that must leave their place to another gang."""
@@ -355,7 +444,9 @@ class GangPlanning:
     def _wait(self, shortfall: Shortfall, current: PlanningPass) -> None:
         """Say why a gang waits; if a part of it cannot join the other, have it evicted."""
         pods, memory = current.looked[shortfall.gang], self._memory[shortfall.gang]
-        if pods.waiting and not self._evictions.evict_if_in_part(shortfall.gang, memory, pods, current):
+        if not pods.waiting:
+            self._say_room_taken(shortfall.gang, pods, current)
+        elif not self._evictions.evict_if_in_part(shortfall.gang, memory, pods, current):
             gang = current.gangs[shortfall.gang]
             text = event_messages.waits(gang, shortfall, self._memory[shortfall.gang].made)
             if gang.preempts and not shortfall.permanent:
@@ -363,6 +454,14 @@ class GangPlanning:
                     [spared.key for spared in current.spared if spared.priority < gang.priority]
                 )
             self._say_waiting(shortfall.gang, text, current, "GangRefused" if shortfall.permanent else "GangWaiting")
+
+    def _say_room_taken(self, key: GangKey, pods: Members, current: PlanningPass) -> None:
+        """Say that members that do not exist yet have no room beside the others any more: no gate keeps pods of no gang out."""
+        missing = current.gangs[key].needed - len(pods.living)
+        domains = sorted({pod.placed.domain for pod in pods.begun if pod.placed is not None})
+        if missing > 0 and domains:
+            text = event_messages.room_taken(missing, domains, MEMBER_SECONDS / 60)
+            self._say_waiting(key, text, current)
 
     def _say_waiting(self, key: GangKey, text: str, current: PlanningPass, reason: str = "GangWaiting") -> None:
         """Say something of a gang that waits, if it is new, once a minute at most."""
@@ -382,6 +481,16 @@ class GangPlanning:
         )
         placed = sum(key not in current.looked or bool(current.looked[key].begun) for key in self.observed.gangs())
         return waiting, placed
+
+
+def _age(gang: Gang) -> tuple[float, str]:
+    """Return a key that sorts the gangs of a namespace: the oldest first."""
+    return gang.since, gang.name
+
+
+def _attempt(memory: GangMemory, pods: Members) -> int:
+    """Return which try the present placement is, or the next one."""
+    return max([memory.attempt, *(pod.placed.attempt for pod in pods.begun if pod.placed is not None)])
 
 
 def _has_run(pods: Members, current: PlanningPass) -> bool:

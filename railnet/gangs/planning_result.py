@@ -26,11 +26,13 @@ class Root(NamedTuple):
     Attributes:
         templates: what the highest owner with templates makes; empty if that is unknown.
         tolerance: what an eviction of the pods means for the owners.
+        stages: what its later pods wait for, if an owner creates them in stages; see `staged_creation`. Empty if none does.
     """
 
     owner: OwnerReference
     templates: tuple[PodTemplate, ...]
     tolerance: Tolerance = Tolerance(UNREAD, unread=True)
+    stages: str = ""
 
 
 class Admit(NamedTuple):

@@ -152,7 +152,6 @@ def test_gang_whose_job_an_eviction_would_fail_does_not_give_way(
         server.api.delete(f"{CLASSES}/urgent-gang")
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="all or none does not hold for members that never come")
 def test_gang_of_which_a_quota_permits_a_part_does_not_start(
     server: ApiServer, leader: Controllers, nodes: Nodes
 ) -> None:
@@ -163,9 +162,72 @@ def test_gang_of_which_a_quota_permits_a_part_does_not_start(
     assert made.status == 201, made.message
     with GangJob(server, "scarce", 4, required()) as job:
         wait_until(lambda: len(job.pods()) == 3, SECONDS, "three pods")
-        time.sleep(STAYS_SECONDS)
+        words = "3 of the 4 members that start together exist"
+        wait_until(lambda: words in messages(server, job, "GangWaiting"), SECONDS, "an event, after ten seconds")
 
         assert nodes_of(job) == {"": 3}
+        assert [is_gated(pod) for pod in job.pods()] == [True] * 3
+
+
+def test_pod_that_wants_all_places_for_members_that_never_come_stops_no_other_gang(
+    server: ApiServer, leader: Controllers, nodes: Nodes
+) -> None:
+    nodes.create(leaf("one", 2, 4))
+    with GangJob(server, "greedy", 1, required(), gang=("greedy", 8)) as greedy:
+        wait_until(lambda: len(greedy.pods()) == 1, SECONDS, "a pod")
+        with GangJob(server, "modest", 8, required()) as job:
+            wait_until(lambda: runs(job), SECONDS, "eight pods to run")
+        words = "Job greedy makes 1 pod: set min-available to 1 at most"
+        wait_until(lambda: words in messages(server, greedy, "GangRefused"), SECONDS, "an event")
+
+        assert [is_gated(pod) for pod in greedy.pods()] == [True]
+
+
+def test_stateful_set_that_makes_a_pod_when_the_one_before_is_ready_starts_with_room_for_all(
+    server: ApiServer, leader: Controllers, nodes: Nodes
+) -> None:
+    nodes.create([*leaf("one", 2, 1), *leaf("two", 2, 2)])
+    ordered = {"podManagementPolicy": "OrderedReady"}
+    with GangJob(server, "in-stages", 4, required(), resource="statefulsets", spec=ordered) as job:
+        wait_until(lambda: runs(job), SECONDS, "four pods to run")
+
+        assert leaves_of(job) == {"two"}
+        assert job.made() == 4
+
+
+def test_gang_in_stages_whose_other_members_never_come_gives_its_room_back(
+    server: ApiServer, leader: Controllers, nodes: Nodes, measured: Callable[[str], None]
+) -> None:
+    """A quota permits two of its four pods. This leader keeps the room of the others for a minute."""
+    nodes.create(leaf("one", 2, 2))
+    server.namespace("half-made")
+    quota = {"metadata": {"name": "quota"}, "spec": {"hard": {"pods": "2"}}}
+    made = server.api.create("/api/v1/namespaces/half-made/resourcequotas", quota)
+    assert made.status == 201, made.message
+    ordered = {"podManagementPolicy": "OrderedReady"}
+    with GangJob(server, "half-made", 4, required(), resource="statefulsets", spec=ordered) as job:
+        wait_until(lambda: nodes_of(job).total() == 2 and "" not in nodes_of(job), SECONDS, "two pods to be bound")
+        began = time.monotonic()
+        with GangJob(server, "after-it", 4, required()) as other:
+            wait_until(lambda: "GangWaiting" in events(server, other), SECONDS, "the other gang to wait for the room")
+            assert [is_gated(pod) for pod in other.pods()] == [True] * 4
+            wait_until(lambda: runs(other), 4 * SECONDS, "the other gang to have the room")
+            measured(f"the room of members that never come is another gang's after {time.monotonic() - began:.0f} s")
+
+            wait_until(lambda: [is_gated(pod) for pod in job.pods()] == [True], SECONDS, "the first pod to wait again")
+        assert "2 of 4 members were not created" in messages(server, job, "GangEvicted")
+
+
+def test_placement_of_a_gang_is_said_once(server: ApiServer, leader: Controllers, nodes: Nodes) -> None:
+    """The Job controller makes pods in batches, and each batch is let go when it comes."""
+    nodes.create(leaf("one", 16, 2))
+    with GangJob(server, "said-once", 32, required(), gang=("said-once", 2)) as job:
+        wait_until(lambda: runs(job), SECONDS, "32 pods to run")
+        wait_until(lambda: events(server, job)["GangPlaced"] > 0, SECONDS, "an event")
+        time.sleep(STAYS_SECONDS)
+
+        assert events(server, job)["GangPlaced"] == 1
+        assert messages(server, job, "GangPlaced").endswith("members placed in fabric.topograph.run/tier-0=one")
 
 
 def test_gang_whose_pods_are_not_bound_yet_keeps_its_seats(

@@ -3,6 +3,8 @@
 The Job controller makes the pods, kube-scheduler binds them, and they run on nodes of kwok.
 """
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -59,6 +61,12 @@ def nodes(server: ApiServer) -> Iterator[Nodes]:
     yield found
     server.api.delete(f"/api/v1/namespaces/{STRANGERS}/pods?gracePeriodSeconds=0")
     found.remove_all()
+
+
+def train_top(server: ApiServer) -> str:
+    """Return what `railnet train top` prints."""
+    command = [sys.executable, "-m", "railnet", "train", "top", "--kubeconfig", str(server.api.kubeconfig)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS).stdout
 
 
 @pytest.mark.parametrize(
@@ -127,34 +135,30 @@ def test_gang_that_no_domain_can_hold_has_an_event_and_is_placed_when_one_can(
         wait_until(lambda: job.made() == 5 and "GangRefused" in events(server, job), SECONDS, "an event")
         assert [is_gated(one) for one in job.pods()] == [True] * 5
         assert LEAF in messages(server, job, "GangRefused")
+        assert "larger than every domain" in train_top(server)
         nodes.create(leaf("two", 3, 2)[2:])
         wait_until(lambda: runs(job), SECONDS, "five pods to run")
         assert leaves_of(job) == {"two"}
 
 
-def test_jobs_whose_workers_wait_for_parameter_servers_do_not_hold_each_other(
+def test_gangs_whose_pods_come_one_after_the_other_do_not_hold_each_other(
     server: ApiServer, controllers: Controllers, nodes: Nodes
 ) -> None:
-    """There is room for both parameter servers, and then for the workers of neither: for one gang and a half.
+    """There is room for the first pods of both, and then for the others of neither: for one gang and a half.
 
-    As an operator does, the test creates the workers' Job when the parameter server runs.
+    A StatefulSet makes a pod when the one before it is ready, as operators make workers when the parameter servers run.
     """
     nodes.create(leaf("leaf", 3, 2))
 
-    def part(job: str, role: str, pods: int) -> GangJob:
-        return GangJob(server, f"{job}-{role}", pods, required(), namespace=job, gang=(job, 4))
+    def gang(name: str) -> GangJob:
+        ordered = {"podManagementPolicy": "OrderedReady"}
+        return GangJob(server, name, 4, required(), resource="statefulsets", spec=ordered)
 
-    with part("dag-a", "ps", 1) as first, part("dag-b", "ps", 1) as second:
-        wait_until(lambda: runs(first) or runs(second), SECONDS, "a parameter server to run")
+    with gang("dag-a") as first, gang("dag-b") as second:
+        wait_until(lambda: runs(first) or runs(second), SECONDS, "the pods of one to run")
         time.sleep(STAYS_SECONDS)
         before, after = (first, second) if runs(first) else (second, first)
-        assert [is_gated(one) for one in after.pods()] == [True]
-        with part(before.namespace, "worker", 3) as workers:
-            wait_until(lambda: runs(workers), SECONDS, "the workers to run")
-            time.sleep(STAYS_SECONDS)
-            assert [is_gated(one) for one in after.pods()] == [True]
-            before.finish()
-        wait_until(lambda: runs(after), SECONDS, "the second parameter server to run")
-        with part(after.namespace, "worker", 3) as workers:
-            wait_until(lambda: runs(workers), SECONDS, "its workers to run")
-            assert leaves_of(workers) == {"leaf"}
+        assert [is_gated(pod) for pod in after.pods()] == [True]
+        before.finish()
+        wait_until(lambda: runs(after), SECONDS, "the pods of the other to run")
+        assert leaves_of(after) == {"leaf"}

@@ -13,6 +13,7 @@ from railnet.controllers.owners import DEEPEST, SCHEDULES, read_owner
 from railnet.controllers.work_queue import WorkQueue
 from railnet.gangs.planning_result import Asked, Root
 from railnet.gangs.pod_templates import PodTemplate, pod_templates
+from railnet.gangs.staged_creation import creation_stages
 from railnet.jobs.eviction_tolerance import tolerance
 from railnet.objects.owner_reference import OwnerReference, controller
 
@@ -80,6 +81,7 @@ class GangRoots:
     def _ask(self, asked: Asked) -> Root:
         owner: OwnerReference = asked.owner
         templates: tuple[PodTemplate, ...] = ()
+        stages = ""
         chain: list[tuple[OwnerReference, JsonObject | None]] = []
         for _ in range(DEEPEST):
             owner_object = read_owner(self._api, asked.namespace, owner)
@@ -87,8 +89,9 @@ class GangRoots:
             if owner_object is None:
                 break
             templates = tuple(pod_templates(owner_object)) or templates
+            stages = stages or creation_stages(owner, owner_object)
             above = controller(owner_object)
             if above is None or above.kind in SCHEDULES:
                 break
             owner = above
-        return Root(owner, templates, tolerance(chain))
+        return Root(owner, templates, tolerance(chain), stages)

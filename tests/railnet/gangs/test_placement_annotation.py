@@ -23,7 +23,8 @@ def test_placement_by_as_many_keys_as_a_constraint_may_have_is_read() -> None:
     found = constraint(
         json.dumps({"required": {"topologies": topologies[:9]}, "preferred": {"topologies": topologies[9:]}})
     )
-    placed = Placed(domain(dict.fromkeys((*found.required, *found.preferred), "v" * 63)), 1, Evicted.PREEMPTED)
+    where = domain(dict.fromkeys((*found.required, *found.preferred), "v" * 63))
+    placed = Placed(where, 1, Evicted.PREEMPTED, reserved_until=1 << 39)
 
     assert len(placed.domain) == MOST_KEYS
     assert parse(written(placed)) == placed
@@ -39,6 +40,18 @@ def test_mark_of_an_eviction_is_read() -> None:
     assert written(placed) == '{"domain":{},"attempt":1,"evicted":"preempted"}'
     assert parse(written(placed)) == placed
     assert parse('{"domain":{},"attempt":1,"evicted":["other"]}') == Placed((), 1)
+
+
+def test_time_until_which_room_is_kept_is_read() -> None:
+    placed = Placed((), 1, reserved_until=1_800_000_000)
+
+    assert written(placed) == '{"domain":{},"attempt":1,"reservedUntil":1800000000}'
+    assert parse(written(placed)) == placed
+
+
+@pytest.mark.parametrize("moment", ["true", '"1"', "0", "-1", "1.5", "1e999", str(1 << 40)])
+def test_time_that_no_leader_writes_counts_as_none(moment: str) -> None:
+    assert parse(f'{{"domain":{{}},"attempt":1,"reservedUntil":{moment}}}') == Placed((), 1)
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,26 @@ class GangCluster(Cluster):
             "controller": True,
         }
 
+    def add_stateful_set(self, name: str, pods: int, policy: str = "OrderedReady", **fields: Any) -> JsonObject:
+        """Add a StatefulSet, and return the reference of its pods to it. `fields` are those of its pods."""
+        pod = pod_of(name, "", **fields)
+        del pod["spec"]["schedulingGates"]
+        template = {"metadata": {"labels": pod["metadata"]["labels"]}, "spec": pod["spec"]}
+        stateful_set = self.put(
+            f"/apis/apps/v1/namespaces/ml/statefulsets/{name}",
+            {
+                "metadata": {"namespace": "ml", "name": name},
+                "spec": {"replicas": pods, "podManagementPolicy": policy, "template": template},
+            },
+        )
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "name": name,
+            "uid": stateful_set["metadata"]["uid"],
+            "controller": True,
+        }
+
     def add_gang(self, name: str, pods: int, **fields: Any) -> None:
         """Add a Job and its gated pods."""
         owner = self.add_job(name, pods, **fields)

@@ -76,8 +76,31 @@ def test_gang_whose_place_was_taken_goes_to_the_next_domain(cluster: GangCluster
         '{"domain":{"railnet.io/leaf":"b"},"attempt":2}',
     }
     (text,) = said(cluster, "GangEvicted")
-    assert text.startswith("1 member had no node in railnet.io/leaf=a for 30 s")
+    assert text.startswith("1 of 4 members had no node in railnet.io/leaf=a for 30 s")
+    assert "all 4 are evicted" in text
     assert cluster.requests["create pods"] == 4
+
+
+def test_eviction_counts_all_members_without_a_node(cluster: GangCluster) -> None:
+    """The scheduler says so of one after the other, and the first one has its time over before the others."""
+    cluster.add_gang("bert", 4)
+    leader = Leader(cluster)
+    leader.settle()
+    for number in range(4):
+        take(cluster, f"a-{number}")
+
+    def unschedulable(pod: dict[str, object]) -> None:
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        pod["status"] = {"phase": "Pending", "conditions": [condition]}
+
+    for rank in range(4):
+        cluster.change(f"bert-{rank}", unschedulable)
+        leader.settle()
+        cluster.now += 1
+    cluster.now += STUCK - 4
+    leader.settle()
+
+    assert said(cluster, "GangEvicted")[0].startswith("4 of 4 members had no node in railnet.io/leaf=a")
 
 
 def test_pods_that_are_stuck_are_evicted_last(cluster: GangCluster) -> None:
@@ -186,9 +209,7 @@ def test_gang_of_which_a_part_was_let_go_moves_as_a_whole(cluster: GangCluster) 
     assert {leaf for pod, leaf in cluster.leaves().items() if pod.startswith("bert")} == {"b"}
     assert len(cluster.nodes()) == 5
     assert cluster.requests["create pods"] == 2
-    assert (
-        "2 members had no room for 30 s in railnet.io/leaf=a, where the others are" in said(cluster, "GangEvicted")[0]
-    )
+    assert "2 members had no room for 30 s in railnet.io/leaf=a, where 2 others are" in said(cluster, "GangEvicted")[0]
 
 
 def test_gang_that_has_started_is_not_evicted_for_a_member_that_is_made_again(cluster: GangCluster) -> None:

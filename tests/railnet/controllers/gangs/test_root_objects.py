@@ -71,6 +71,17 @@ def test_root_is_the_last_owner_and_makes_all_pods(cluster: Cluster) -> None:
     assert dict(cluster.requests) == {"get jobs": 1, "get jobsets": 1}
 
 
+def test_root_says_that_one_of_the_owners_creates_its_pods_in_stages(cluster: Cluster) -> None:
+    assert (root := Asking(cluster).find()) is not None
+    assert root.stages == ""
+    job = {"spec": {"parallelism": 2, "completions": 2, "template": POD}}
+    in_order = {"startupPolicy": {"startupPolicyOrder": "InOrder"}}
+    put(cluster, "jobsets", SET, {"replicatedJobs": [{"name": "workers", "replicas": 3, "template": job}], **in_order})
+
+    assert (root := Asking(cluster).find()) is not None
+    assert "startupPolicyOrder InOrder" in root.stages
+
+
 def test_root_is_asked_again_and_the_old_answer_counts_until_then(cluster: Cluster) -> None:
     asking = Asking(cluster)
     before = asking.find()

@@ -1,0 +1,385 @@
+"""Gangs of which members do not exist: none starts before all exist, or, if they are created in stages, room is kept for the others for a while."""
+
+import pytest
+
+from railnet.gangs import evictions, planning
+from tests.railnet.controllers.gangs.gang_cluster import GangCluster, Leader, path
+from tests.railnet.controllers.gangs.test_evictions import take
+
+MEMBER, CLOSED = planning.MEMBER_SECONDS, evictions.CLOSED_SECONDS
+
+
+@pytest.fixture
+def cluster() -> GangCluster:
+    """Two leaves of four nodes with eight GPUs."""
+    gang_cluster = GangCluster()
+    for leaf in ("a", "b"):
+        for number in range(4):
+            gang_cluster.add_node(f"{leaf}-{number}", leaf)
+    return gang_cluster
+
+
+def texts(cluster: GangCluster, reason: str) -> list[str]:
+    return [text for event_reason, _, text in cluster.events if event_reason == reason]
+
+
+def quiet(cluster: GangCluster, leader: Leader) -> None:
+    """Let the time pass in which more members may come."""
+    leader.settle()
+    cluster.now += 11
+    leader.settle()
+
+
+@pytest.mark.parametrize("least", [4, None], ids=["min-available", "all pods of the job"])
+def test_gang_of_which_a_quota_permits_a_part_does_not_start(cluster: GangCluster, least: int | None) -> None:
+    owner = cluster.add_job("bert", 4, least=least)
+    for rank in range(3):
+        cluster.add_pod(f"bert-{rank}", "bert", owner=owner, least=least)
+    leader = Leader(cluster)
+    quiet(cluster, leader)
+
+    assert len(cluster.gated()) == 3
+    assert cluster.requests["patch pods"] == 0
+    (text,) = texts(cluster, "GangWaiting")
+    assert text.startswith("3 of the 4 members that start together exist, and none starts before all of them do")
+    assert "see the events of Job bert" in text
+    cluster.add_pod("bert-3", "bert", owner=owner, least=least)
+    leader.settle()
+    assert cluster.gated() == []
+
+
+def test_gang_says_nothing_while_its_members_come(cluster: GangCluster) -> None:
+    owner = cluster.add_job("bert", 4)
+    leader = Leader(cluster)
+    for rank in range(4):
+        cluster.add_pod(f"bert-{rank}", "bert", owner=owner)
+        leader.settle()
+        cluster.now += 9
+    leader.settle()
+
+    assert [reason for reason, _, _ in cluster.events] == ["GangPlaced"]
+
+
+def test_members_that_are_complete_count(cluster: GangCluster) -> None:
+    owner = cluster.add_job("bert", 4, least=4)
+    for rank in range(4):
+        cluster.add_pod(f"bert-{rank}", "bert", owner=owner, least=4)
+    for rank in range(2):
+        cluster.bind(f"bert-{rank}", f"a-{rank}")
+        cluster.change(f"bert-{rank}", lambda pod: pod["status"].update(phase="Succeeded"))
+    Leader(cluster).settle()
+
+    assert not {"bert-2", "bert-3"} & {*cluster.gated()}
+
+
+def test_member_that_is_deleted_before_the_gates_open_closes_them_for_all(cluster: GangCluster) -> None:
+    cluster.add_gang("first", 4)
+    cluster.add_gang("second", 4)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.add_gang("bert", 4, least=4)
+    leader.settle()
+    cluster.remove(path("bert-0"))
+    for name in [name for name in cluster.pods() if name.startswith("first")]:
+        cluster.remove(path(name))
+    quiet(cluster, leader)
+    assert cluster.gated() == ["bert-1", "bert-2", "bert-3"]
+
+    cluster.make_again("bert", 4, least=4)
+    leader.settle()
+    assert cluster.gated() == []
+
+
+def test_member_that_is_deleted_while_the_gates_open_follows_the_others(cluster: GangCluster) -> None:
+    cluster.add_gang("bert", 4, least=4)
+    leader = Leader(cluster)
+    leader.learn()
+    leader.gangs.reconcile("all gangs")
+    cluster.remove(path("bert-0"))
+    leader.settle()
+    assert cluster.gated() == []
+    cluster.make_again("bert", 4, least=4)
+    leader.settle()
+
+    assert len(cluster.pods()) == 4
+    assert cluster.gated() == []
+    assert set(cluster.leaves().values()) == {"a"}
+
+
+def test_job_that_is_made_smaller_starts_with_what_it_has_now(cluster: GangCluster) -> None:
+    owner = cluster.add_job("bert", 4)
+    for rank in range(3):
+        cluster.add_pod(f"bert-{rank}", "bert", owner=owner)
+    leader = Leader(cluster)
+    leader.settle()
+    assert len(cluster.gated()) == 3
+    cluster.add_job("bert", 3)
+    cluster.now += 61
+    leader.settle()
+
+    assert cluster.gated() == []
+
+
+def test_number_that_the_job_cannot_make_is_refused_in_words(cluster: GangCluster) -> None:
+    cluster.add_gang("bert", 3, least=8)
+    leader = Leader(cluster)
+    quiet(cluster, leader)
+
+    assert len(cluster.gated()) == 3
+    (text,) = texts(cluster, "GangRefused")
+    assert "Job bert makes 3 pods: set min-available to 3 at most, or create the others" in text
+
+
+def test_gang_of_several_jobs_is_not_refused_while_they_are_created(cluster: GangCluster) -> None:
+    for name in ("first", "second"):
+        owner = cluster.add_job(name, 1, least=3)
+        cluster.add_pod(f"{name}-0", "bert", owner=owner, least=3)
+    leader = Leader(cluster)
+    quiet(cluster, leader)
+
+    assert texts(cluster, "GangRefused") == []
+    (text,) = texts(cluster, "GangWaiting")
+    assert text.startswith("2 of the 3 members that start together exist")
+    cluster.add_pod("third-0", "bert", owner=cluster.add_job("third", 1, least=3), least=3)
+    leader.settle()
+    assert cluster.gated() == []
+
+
+@pytest.mark.parametrize("owned", [True, False])
+def test_pod_that_wants_all_places_with_members_that_never_come_stops_no_other_gang(
+    cluster: GangCluster, *, owned: bool
+) -> None:
+    cluster.add_gang("runs", 1)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    owner = cluster.add_job("large", 8, least=8) if owned else None
+    cluster.add_pod("large-0", "large", owner=owner, least=8, constraint=None)
+    leader.settle()
+    cluster.now += 1000
+    leader.settle()
+    cluster.add_gang("small", 2)
+    cluster.add_gang("next", 4)
+    leader.settle()
+
+    assert cluster.gated() == ["large-0"]
+
+
+def staged(cluster: GangCluster, pods: int = 4, **fields: object) -> dict[str, object]:
+    """Add a StatefulSet that makes a pod when the one before it is ready, and its first pod."""
+    owner = cluster.add_stateful_set("dag", pods, **fields)
+    cluster.add_pod("dag-0", "dag", owner=owner, **fields)
+    return owner
+
+
+def test_stateful_set_that_makes_its_pods_at_once_waits_for_all(cluster: GangCluster) -> None:
+    owner = cluster.add_stateful_set("dag", 4, "Parallel", least=4)
+    cluster.add_pod("dag-0", "dag", owner=owner, least=4)
+    quiet(cluster, Leader(cluster))
+
+    assert cluster.gated() == ["dag-0"]
+
+
+def test_stages_do_not_help_a_number_that_the_job_cannot_make(cluster: GangCluster) -> None:
+    staged(cluster, 2, least=4)
+    quiet(cluster, Leader(cluster))
+
+    assert cluster.gated() == ["dag-0"]
+    assert "StatefulSet dag makes 2 pods" in texts(cluster, "GangRefused")[0]
+
+
+def test_gang_that_was_opened_early_is_evicted_when_the_others_do_not_come(cluster: GangCluster) -> None:
+    owner = staged(cluster, least=4)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    cluster.add_gang("four", 4)
+    cluster.add_gang("three", 3)
+    leader.settle()
+    assert [name[:5] for name in cluster.gated()] == ["three"] * 3
+    cluster.now += MEMBER - 1
+    leader.settle()
+    assert len(cluster.gated()) == 3
+    assert cluster.requests["create pods"] == 0
+    cluster.now += 1
+    leader.settle()
+    leader.settle()
+    assert cluster.requests["create pods"] == 1
+    assert texts(cluster, "GangEvicted")[0].startswith("3 of 4 members were not created in the time")
+
+    cluster.end_leaving()
+    cluster.add_pod("dag-0", "dag", owner=owner, least=4)
+    leader.settle()
+    assert cluster.gated() == ["dag-0"]  # others have the room, and the gates are closed for a while
+    assert "the others did not come in time" in texts(cluster, "GangWaiting")[-1]
+    for number in range(4):
+        cluster.add_node(f"c-{number}", "c")
+    cluster.now += CLOSED - 1
+    leader.settle()
+    assert cluster.gated() == ["dag-0"]
+    cluster.now += 1
+    leader.settle()
+    assert cluster.gated() == []
+    assert '"attempt":2' in cluster.pods()["dag-0"]["metadata"]["annotations"]["railnet.io/placement"]
+
+
+def test_gates_that_are_closed_for_a_while_open_when_all_members_exist(cluster: GangCluster) -> None:
+    owner = staged(cluster, least=4)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    leader.settle()
+    cluster.now += MEMBER
+    leader.settle()
+    leader.settle()
+    cluster.end_leaving()
+    for rank in range(4):
+        cluster.add_pod(f"dag-{rank}", "dag", owner=owner, least=4)
+    leader.settle()
+
+    assert cluster.gated() == []
+
+
+def test_time_of_the_reservation_is_in_the_pods_and_counts_for_the_next_leader(cluster: GangCluster) -> None:
+    staged(cluster, least=4)
+    first = Leader(cluster)
+    first.settle()
+    cluster.schedule()
+    first.settle()
+    assert (
+        f'"reservedUntil":{int(1000 + MEMBER)}'
+        in cluster.pods()["dag-0"]["metadata"]["annotations"]["railnet.io/placement"]
+    )
+    cluster.now += MEMBER - 1
+    leader = Leader(cluster)
+    leader.settle()
+    assert cluster.requests["create pods"] == 0
+    cluster.now += 1
+    leader.settle()
+    leader.settle()
+
+    assert cluster.requests["create pods"] == 1
+
+
+def test_pods_that_nothing_makes_again_stay_when_the_others_do_not_come(cluster: GangCluster) -> None:
+    staged(cluster, least=4)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    cluster.add_pod("dag-extra", "dag", least=4, created="1970-01-01T00:11:00Z")
+    leader.settle()
+    cluster.now += MEMBER
+    leader.settle()
+
+    assert cluster.requests["create pods"] == 0
+    assert (
+        "those that have begun stay, because pods that no other object makes again" in texts(cluster, "GangWaiting")[-1]
+    )
+
+
+def test_gang_whose_job_an_eviction_would_fail_stays_when_the_others_do_not_come(cluster: GangCluster) -> None:
+    """A JobSet that creates its Jobs in order, of which the first has no rule for evicted pods."""
+    owner = cluster.add_job("driver", 1, {"podFailurePolicy": None}, least=4)
+    driver = cluster.objects["/apis/batch/v1/namespaces/ml/jobs/driver"]
+    template = {"spec": driver["spec"]}
+    jobs = [{"name": "driver", "template": template}, {"name": "workers", "replicas": 3, "template": template}]
+    spec = {"startupPolicy": {"startupPolicyOrder": "InOrder"}, "replicatedJobs": jobs}
+    jobset = cluster.put(
+        "/apis/jobset.x-k8s.io/v1alpha2/namespaces/ml/jobsets/set",
+        {"metadata": {"namespace": "ml", "name": "set"}, "spec": spec},
+    )
+    above = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "set", "controller": True}
+    above["uid"] = jobset["metadata"]["uid"]
+    metadata = {**driver["metadata"], "ownerReferences": [above]}
+    cluster.put("/apis/batch/v1/namespaces/ml/jobs/driver", {**driver, "metadata": metadata})
+    cluster.add_pod("driver-0", "driver", owner=owner, least=4)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    leader.settle()
+    assert cluster.gated() == []
+    cluster.now += MEMBER
+    leader.settle()
+    leader.settle()
+
+    assert cluster.requests["create pods"] == 0
+    text = texts(cluster, "GangWaiting")[-1]
+    assert text.startswith("3 of 4 members have not come within 10 minutes")
+    assert "those that have begun stay, because" in text
+
+
+def test_gang_that_was_whole_is_not_evicted_for_a_member_that_is_not_made_again(cluster: GangCluster) -> None:
+    owner = staged(cluster, least=4)
+    leader = Leader(cluster)
+    for rank in range(1, 4):
+        leader.settle()
+        cluster.schedule()
+        cluster.add_pod(f"dag-{rank}", "dag", owner=owner, least=4)
+    leader.settle()
+    cluster.schedule()
+    leader.settle()
+    assert len(cluster.nodes()) == 4
+    cluster.remove(path("dag-1"))
+    leader.settle()
+    for _ in range(4):
+        cluster.now += MEMBER / 2
+        leader.settle()
+
+    assert cluster.requests["create pods"] == 0
+    assert [text for text in texts(cluster, "GangWaiting") if text.startswith("1 of 4 members have not come")]
+
+
+def test_pod_of_no_gang_that_takes_reserved_room_is_said(cluster: GangCluster) -> None:
+    staged(cluster, least=4)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    leader.settle()
+    take(cluster, "a-3")
+    leader.settle()
+
+    assert "3 members not created yet have no room in railnet.io/leaf=a" in texts(cluster, "GangWaiting")[-1]
+    assert "pods of no gang took it, which no gate keeps out" in texts(cluster, "GangWaiting")[-1]
+
+
+def test_placement_of_members_that_come_one_after_the_other_is_said_once(cluster: GangCluster) -> None:
+    """Four batches of pods of a gang whose number is smaller than its job's."""
+    owner = cluster.add_job("bert", 4, least=1)
+    leader = Leader(cluster)
+    for rank in range(4):
+        cluster.add_pod(f"bert-{rank}", "bert", owner=owner, least=1)
+        leader.settle()
+        cluster.now += 0.5
+    assert texts(cluster, "GangPlaced") == []
+    cluster.now += 0.5
+    leader.settle()
+    cluster.schedule()
+    leader.settle()
+
+    assert texts(cluster, "GangPlaced") == ["4 members placed in railnet.io/leaf=a"]
+
+
+def test_placement_in_several_domains_names_all_of_them(cluster: GangCluster) -> None:
+    cluster.add_gang("bert", 6, constraint='{"preferred":{"topologies":[{"key":"railnet.io/leaf"}]}}')
+    Leader(cluster).settle()
+
+    assert texts(cluster, "GangPlaced") == [
+        "6 members placed in 2 domains: 4 in railnet.io/leaf=a, 2 in railnet.io/leaf=b"
+    ]
+
+
+def test_gang_that_becomes_whole_is_said_once_more(cluster: GangCluster) -> None:
+    owner = staged(cluster, least=2)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.now += 1
+    leader.settle()
+    cluster.schedule()
+    cluster.add_pod("dag-1", "dag", owner=owner, least=2)
+    leader.settle()
+    cluster.now += 1
+    leader.settle()
+
+    placed = texts(cluster, "GangPlaced")
+    assert placed[0].startswith("1 member placed in railnet.io/leaf=a; room for 3 members not created yet is kept")
+    assert placed[1:] == ["2 members placed in railnet.io/leaf=a"]
