@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from railnet.gangs.placement.gang import Domain, Gang, GangKey, Placement, Reason, Shortfall
+from railnet.gangs.placement.gang import Domain, Gang, GangKey, LostSeat, Placement, Reason, Shortfall
 from railnet.gangs.placement.pod_shape import Shape
 from railnet.gangs.placement.preemption import Preemption
 from railnet.objects.resource_amounts import amount_text
 
-_MOST_NAME, _MOST_RESOURCES, _MOST_GANGS, _MOST_TEXT = 63, 4, 5, 300
+_MOST_NAME, _MOST_RESOURCES, _MOST_GANGS, _MOST_TEXT, _MOST_SEATS = 63, 4, 5, 300, 2
 _HOUSEKEEPING = ("cpu", "memory", "pods", "ephemeral-storage")  # of a shape, devices are what its author looks for
 
 _REMEDIES = {
@@ -35,6 +35,20 @@ def placed(placement: Placement, members: int, missing: int, attempt: int, minut
     tries = "" if attempt == 1 else f", at attempt {attempt}"
     rest = f"; room for {_number(missing, 'member')} not created yet is kept for {minutes:g} minutes" if missing else ""
     return f"{_number(members, 'member')} placed {where}{spread}{tries}{rest}"
+
+
+def seats_lost(seats: Sequence[LostSeat]) -> str:
+    """Say which members lost the node that they were given, why, and where there is room for them instead."""
+    lost = "; ".join(
+        f"pod {seat.member:.{_MOST_NAME}} was given node {seat.node:.{_MOST_NAME}}, which {seat.reason}: "
+        + (f"room is kept for it on {seat.now:.{_MOST_NAME}}" if seat.now else "its domain has no other room for it")
+        for seat in seats[:_MOST_SEATS]
+    )
+    more = len(seats) - _MOST_SEATS
+    return (
+        f"{_number(len(seats), 'member')} lost the place: {lost}{f'; and {more} more' if more > 0 else ''}; the scheduler may choose another "
+        "node of the domain"
+    )
 
 
 def incomplete(seen: int, missing: int, minutes: float) -> str:

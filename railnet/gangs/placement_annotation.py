@@ -27,17 +27,20 @@ class Placed(NamedTuple):
     Attributes:
         attempt: which try of its gang that was; the first is 1.
         evicted: set on one pod before its gang is evicted, and this pod goes last: a leader that dies half-way has a successor that goes on.
+        node: the node that it was given; empty if it is not known. It is kept for the pod until that is bound.
     """
 
     domain: Domain
     attempt: int
     evicted: Evicted | None = None
+    node: str = ""
 
 
 def written(placed: Placed) -> str:
     """Return the annotation's text."""
+    seat = {"node": placed.node} if placed.node else {}
     mark = {} if placed.evicted is None else {"evicted": placed.evicted.value}
-    return json.dumps({"domain": dict(placed.domain), "attempt": placed.attempt, **mark}, separators=(",", ":"))
+    return json.dumps({"domain": dict(placed.domain), "attempt": placed.attempt, **seat, **mark}, separators=(",", ":"))
 
 
 def parse(text: str) -> Placed | None:
@@ -53,9 +56,11 @@ def parse(text: str) -> Placed | None:
     where, attempt = _domain(annotation.get("domain")), annotation.get("attempt")
     if where is None or isinstance(attempt, bool) or not isinstance(attempt, int):
         return None
-    mark = annotation.get("evicted")
+    mark, node = annotation.get("evicted"), annotation.get("node", "")
+    if not isinstance(node, str):
+        return None
     evicted = Evicted(mark) if mark in tuple(Evicted) else None
-    return Placed(where, attempt, evicted) if 1 <= attempt <= _MOST_ATTEMPTS else None
+    return Placed(where, attempt, evicted, node) if 1 <= attempt <= _MOST_ATTEMPTS else None
 
 
 def _domain(labels: Any) -> Domain | None:

@@ -14,7 +14,7 @@ from railnet.gangs.leader_memory import GangMemory
 from railnet.gangs.members import Members, is_size_known, made, members, needed, needs_root, planned, to_come
 from railnet.gangs.observed_state import ObservedState
 from railnet.gangs.pending_writes import PendingWrites
-from railnet.gangs.placement.gang import Gang, GangKey, Placement, Shortfall
+from railnet.gangs.placement.gang import Gang, GangKey, LostSeat, Placement, Shortfall
 from railnet.gangs.placement.preemption import Preemption
 from railnet.gangs.placement.scheduling_pass import Pass, Rules, schedule
 from railnet.gangs.placement_annotation import Placed
@@ -110,6 +110,7 @@ class GangPlanning:
         if last.again is not None:
             current.at(current.now + last.again - current.wall)
         self._take_answer(last, current)
+        self._say_lost_seats(last, current)
 
     def _take_answer(self, last: Pass, current: PlanningPass) -> None:
         for placement in last.placements:
@@ -143,10 +144,19 @@ class GangPlanning:
         memory = self._memory.setdefault(key, GangMemory())
         self._announce(memory, pods, current)
         if self._evictions.goes_on(memory, pods, current):
+            self._keep_seats(pods, current)
             return
         request = self._request(pods, current)
-        if request is not None:
+        if request is None:
+            self._keep_seats(pods, current)
+        else:
             self._plan(key, memory, pods, request, current)
+
+    def _keep_seats(self, pods: Members, current: PlanningPass) -> None:
+        """Have the placed pods of a gang keep their nodes, although the gang is not planned: the scheduler may bind them at any moment."""
+        request = next((pod.request for pod in pods.placed if pod.request is not None), None)
+        if request is not None:
+            current.seated.append(planned(request, pods, self._pending.assigned, waiting=False))
 
     def _request(self, pods: Members, current: PlanningPass) -> GangRequest | None:
         """Return what all members say together; None if they contradict each other, which is said."""
@@ -279,11 +289,12 @@ class GangPlanning:
         """Return what the planner goes by: the gangs that may be preempted, if a gang waits that preempts."""
         waiting = [gang for key, gang in current.gangs.items() if current.looked[key].waiting and gang.preempts]
         if not waiting:
-            return Rules()
+            return Rules(seated=current.seated)
         highest = max(gang.priority for gang in waiting)
         keys = (key for key in sorted(self.observed.gangs()) if key[0] not in self.observed.off)
         running = (victim for key in keys for victim in self._victims(key, current))
-        return Rules(running=tuple(victim for victim in running if victim.leaving or victim.priority < highest))
+        victims = tuple(victim for victim in running if victim.leaving or victim.priority < highest)
+        return Rules(running=victims, seated=current.seated)
 
     def _victims(self, key: GangKey, current: PlanningPass) -> Iterator[Gang]:
         fresh = key in current.looked
@@ -300,7 +311,7 @@ class GangPlanning:
         attempt = max([memory.attempt, *(pod.placed.attempt for pod in pods.begun if pod.placed is not None)])
         for seat in placement.seats:
             pod = waiting.get(seat.member)
-            if pod is not None and self._let(pod, Placed(seat.domain, attempt), current, seat.node):
+            if pod is not None and self._let(pod, Placed(seat.domain, attempt, node=seat.node), current):
                 missing = sum(not gang_seat.member for gang_seat in placement.seats)
                 memory.announcement = event_messages.placed(
                     placement, len(pods.living), missing, attempt, MEMBER_SECONDS / 60
@@ -315,11 +326,11 @@ class GangPlanning:
                 self._open.add(key)
         self._say_waiting(preemption.gang, event_messages.waits_for(preemption), current)
 
-    def _let(self, pod: GangPod, placed: Placed | None, current: PlanningPass, node: str = "") -> bool:
+    def _let(self, pod: GangPod, placed: Placed | None, current: PlanningPass) -> bool:
         """Have a gate removed; return False if that is under way, or the API server refused it a moment ago."""
         if pod.gated is None:
             return False
-        cluster_node = self.observed.cluster.nodes.get(node)
+        cluster_node = None if placed is None else self.observed.cluster.nodes.get(placed.node)
         host = "" if cluster_node is None else cluster_node.labels.get(HOSTNAME, "")
         return self._pending.put(pod, Admit(pod.gated, placed, host), current)
 
@@ -339,6 +350,14 @@ class GangPlanning:
         if pods.waiting and not self._evictions.evict_if_in_part(shortfall.gang, memory, pods, current):
             text = event_messages.waits(current.gangs[shortfall.gang], shortfall, self._memory[shortfall.gang].made)
             self._say_waiting(shortfall.gang, text, current, "GangRefused" if shortfall.permanent else "GangWaiting")
+
+    def _say_lost_seats(self, last: Pass, current: PlanningPass) -> None:
+        """Say which placed pods lost the node that they were given."""
+        by_gang: dict[GangKey, list[LostSeat]] = {}
+        for lost in last.lost_seats:
+            by_gang.setdefault(lost.gang, []).append(lost)
+        for key, seats in by_gang.items():
+            current.warn(current.looked[key].living, "GangSeatLost", event_messages.seats_lost(seats))
 
     def _say_waiting(self, key: GangKey, text: str, current: PlanningPass, reason: str = "GangWaiting") -> None:
         """Say something of a gang that waits, if it is new, once a minute at most."""

@@ -26,6 +26,7 @@ from tests.control_plane.gang_cluster import (
     placements,
     required,
     runs,
+    seats,
 )
 from tests.control_plane.gang_jobs import GangJob
 from tests.control_plane.nodes import Nodes, node
@@ -130,6 +131,17 @@ def test_gang_that_no_domain_can_hold_has_an_event_and_is_placed_when_one_can(
         nodes.create(leaf("two", 3, 2)[2:])
         wait_until(lambda: runs(job), SECONDS, "five pods to run")
         assert leaves_of(job) == {"two"}
+
+
+def test_pods_at_two_to_a_node_use_the_nodes_that_were_planned(
+    server: ApiServer, controllers: Controllers, nodes: Nodes
+) -> None:
+    """The Job controller makes 32 pods in batches, so pods are placed while others are not bound yet."""
+    nodes.create(leaf("pairs", 24, 2))
+    with GangJob(server, "pairs", 32, required()) as job:
+        wait_until(lambda: runs(job), SECONDS, "32 pods to run")
+        assert seats(job) == nodes_of(job)
+        assert len(nodes_of(job)) == 16
 
 
 def test_jobs_whose_workers_wait_for_parameter_servers_do_not_hold_each_other(

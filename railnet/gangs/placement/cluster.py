@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from railnet.gangs.placement.domain_room import Grouping, Slots
 from railnet.gangs.placement.free_capacity import FreeCapacity
-from railnet.gangs.placement.gang import Gang, GangKey, Placement, Seat
+from railnet.gangs.placement.gang import Gang, GangKey, Placement, Seat, SeatLoss
 from railnet.gangs.placement.natural_order import natural_order
 from railnet.gangs.placement.node import Node, tolerated
 from railnet.gangs.placement.pod_shape import Shape
@@ -155,6 +155,13 @@ class Cluster:
             for seat in seats
             if seat.node in suspects and (seat.node in full or not self._admits(self._nodes[seat.node], seat.shape, ()))
         )
+
+    def loss(self, seat: Seat) -> SeatLoss | None:
+        """Return why a node cannot be a seat any more; None if it can, as long as it has room."""
+        node = self._nodes.get(seat.node)
+        if node is None:
+            return SeatLoss.GONE
+        return None if self._admits(node, seat.shape, ()) else SeatLoss.CLOSED
 
     def keep_free(self, nodes: Iterable[str]) -> None:
         """Show no room on these nodes: they are held for the gang at the head of the queue. Replaces what was kept free before."""

@@ -30,6 +30,7 @@ class Member:
         node: the node that it is bound to; empty before.
         pinned: the domain that its node selector names because the gang was placed; None while it has its gate, and before it exists. A gang
             without topology has `()` here when it is placed.
+        seat: the node that it was given when it was placed; it keeps that node until it is bound. Empty where that is not known, and before.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Member:
     rank: int = 0
     node: str = ""
     pinned: Domain | None = None
+    seat: str = ""
 
 
 def ring_order(member: Member) -> tuple[str, int, int, str]:
@@ -103,6 +105,29 @@ class Seat(NamedTuple):
     shape: Shape
     domain: Domain
     node: str
+
+
+class SeatLoss(StrEnum):
+    """The reason why a node cannot be a member's seat any more."""
+
+    GONE = "is gone"
+    CLOSED = "may not have it any more: it is not ready, is cordoned, or has other taints or labels than before"
+
+
+class LostSeat(NamedTuple):
+    """A seat that a placed member lost before it was bound.
+
+    Attributes:
+        member: the pod's name.
+        node: the node that it was given.
+        now: the node on which room is kept for it instead; empty if there is none.
+    """
+
+    gang: GangKey
+    member: str
+    node: str
+    reason: SeatLoss
+    now: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The search for a gang's domain: level by level, from the smallest domains up."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
@@ -12,6 +12,8 @@ from railnet.gangs.placement.gang import Domain, Gang, GangKey, Member, Placemen
 from railnet.gangs.placement.packing import Packing, Put
 from railnet.gangs.placement.pod_shape import Shape
 from railnet.jobs.gang_request import Constraint
+
+_Seats = dict[Member, tuple[int, ...]]  # the positions of the nodes that a member may have before others, in this order
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,13 @@ def placement_of(gang: GangKey, seats: tuple[Seat, ...]) -> Placement:
     domains = {seat.domain for seat in seats} or {()}
     common = next(iter(domains)) if len(domains) == 1 else tuple(sorted(set.intersection(*map(set, domains))))
     return Placement(gang, common, seats, len(domains))
+
+
+def place_seated(cluster: Cluster, gang: Gang) -> Placement | None:
+    """Find the pinned members of a gang that still have room on the nodes that they were given; None if none has."""
+    search, want = Search(cluster, gang, relaxed=True), wanted(cluster, gang)
+    puts = search.keep_seats(want)
+    return search.placement(puts) if puts else None
 
 
 def place_pinned(cluster: Cluster, gang: Gang) -> Placement | None:
@@ -148,7 +157,8 @@ class Search:
     def __init__(self, cluster: Cluster, gang: Gang, before: Sequence[Seat] = (), *, relaxed: bool = False) -> None:
         self._cluster = cluster
         self._gang = gang
-        self._before = {(seat.role, seat.rank, seat.shape): seat.domain for seat in before if not seat.member}
+        self._before = before
+        self._by_name = {seat.member: seat for seat in before if seat.member}
         self._levels = levels(gang.constraint, relaxed=relaxed)
         self._keys = self._levels.keys
         self.terms = gang.constraint.nodes
@@ -211,13 +221,32 @@ class Search:
         """
         leaves = self.leaves
         within = self._leaves(leaves, depth, number)
-        slots = {member.shape: self.slots(member.shape) for member in (*want.loose, *want.pinned)}
         places = _places(self._cluster, leaves, (*want.bound, *want.pinned))
+        packing = self._packing(want, freed)
+        return packed(want, packing, within, places, self._seats(want.pinned), some=some)
 
-        def packing() -> Packing:
-            return Packing(leaves, slots, lambda position: self._cluster.look(position).copy(), freed)
+    def keep_seats(self, want: WantedMembers) -> list[Put]:
+        """Put pinned members on the nodes that they were given, as far as these have room."""
+        places = _places(self._cluster, self.leaves, want.pinned)
+        return _put_back(self._packing(want, {})(), want.pinned, places, self._seats(want.pinned))
 
-        return packed(want, packing, within, places, some=some)
+    def _packing(self, want: WantedMembers, freed: Mapping[int, Sequence[Shape]]) -> Callable[[], Packing]:
+        leaves = self.leaves
+        slots = {member.shape: self.slots(member.shape) for member in (*want.loose, *want.pinned)}
+        return lambda: Packing(leaves, slots, lambda position: self._cluster.look(position).copy(), freed)
+
+    def _seats(self, pinned: Iterable[Member]) -> _Seats:
+        """Return the nodes to try for each pinned member before others: the one that its pod was told, then the one that is reserved for it."""
+        seats: _Seats = {}
+        for member in pinned:
+            before = self._by_name.get(member.name)
+            nodes = (member.seat, "" if before is None else before.node)
+            positions = tuple(
+                position for node in dict.fromkeys(nodes) if (position := self._cluster.position(node)) is not None
+            )
+            if positions:
+                seats[member] = positions
+        return seats
 
     def placement(self, puts: Iterable[Put]) -> Placement:
         """Return members that were put somewhere as a placement."""
@@ -229,18 +258,29 @@ class Search:
         return placement_of(self._gang.key, seats)
 
     def _kept(self, want: WantedMembers) -> WantedMembers:
-        """Let members that exist by now have the domains of the seats that were kept for them."""
+        """Let members have the seats that were kept for them: those that exist only by now, and those whose pod is not told yet."""
         if not self._before:
             return want
-        pinned = list(want.pinned)
-        loose: list[Member] = []
-        for member in want.loose:
-            seat = self._before.get((member.role, member.rank, member.shape))
-            if seat is None:
-                loose.append(member)
-            else:
-                pinned.append(replace(member, pinned=seat))
-        return replace(want, pinned=tuple(pinned), loose=tuple(loose)) if len(loose) < len(want.loose) else want
+        seats = self._seats_of(want.loose)
+        if not seats:
+            return want
+        kept = (replace(member, pinned=seat.domain, seat=seat.node) for member, seat in seats.items())
+        loose = tuple(member for member in want.loose if member not in seats)
+        return replace(want, pinned=(*want.pinned, *kept), loose=loose)
+
+    def _seats_of(self, members: Sequence[Member]) -> dict[Member, Seat]:
+        """Return the seats that were kept for members: by name, then for their rank, then for any member like them."""
+        seats = {member: self._by_name[member.name] for member in members if member.name in self._by_name}
+        nameless = [seat for seat in self._before if not seat.member]
+        for kind in (_rank_and_shape, _role_and_shape):
+            left: defaultdict[Hashable, deque[Seat]] = defaultdict(deque)
+            for seat in nameless:
+                left[kind(seat)].append(seat)
+            for member in members:
+                if member not in seats and (like := left.get(kind(member))):
+                    seats[member] = like.popleft()
+            nameless = [seat for like in left.values() for seat in like]
+        return seats
 
     def _at(self, want: WantedMembers, depth: int) -> Placement | None:
         """Find a place at one level."""
@@ -310,6 +350,14 @@ class Search:
         return [leaf for leaf in within if not self.excluded(leaves.domain(leaf))]
 
 
+def _rank_and_shape(of: Member | Seat) -> Hashable:
+    return (of.role, of.rank, of.shape)
+
+
+def _role_and_shape(of: Member | Seat) -> Hashable:
+    return (of.role, of.shape)
+
+
 def _places(cluster: Cluster, grouping: Grouping, members: Iterable[Member]) -> dict[Member, int]:
     """Return the domains of members that have a node or are pinned."""
     numbers: dict[Member, int] = {}
@@ -351,10 +399,11 @@ def packed(
     packing: Callable[[], Packing],
     leaves: Sequence[int],
     places: dict[Member, int],
+    seats: _Seats,
     *,
     some: bool = False,
 ) -> list[Put] | None:
-    """Pack members into leaves: first those that are pinned to one, then the others, the biggest first."""
+    """Pack members into leaves: first those that have a seat, then those that are pinned to a leaf, then the others, the biggest first."""
     shapes, untouched = {member.shape for member in (*want.loose, *want.pinned)}, packing()
     totals = dict.fromkeys(shapes, 0)
     if len(shapes) > 1:
@@ -365,13 +414,17 @@ def packed(
 
     def try_with(choose: Callable[[Packing], list[Put] | None]) -> list[Put] | None:
         nodes = packing()
+        seated = _put_back(nodes, want.pinned, places, seats)
+        have = {put.member for put in seated}
         pinned = nodes.put_all(
-            biggest_first(want.pinned), lambda member: (places[member],) if member in places else (), some=some
+            biggest_first(member for member in want.pinned if member not in have),
+            lambda member: (places[member],) if member in places else (),
+            some=some,
         )
         loose = None if pinned is None else choose(nodes)
-        return (
-            None if pinned is None or loose is None else sorted(pinned + loose, key=lambda put: ring_order(put.member))
-        )
+        if pinned is None or loose is None:
+            return None
+        return sorted(seated + pinned + loose, key=lambda put: ring_order(put.member))
 
     if len(leaves) == 1 or (some and not places):
         return try_with(lambda nodes: nodes.put_in(biggest_first(want.loose), leaves, some=some))
@@ -392,6 +445,23 @@ def packed(
     least = next((count for count, total in enumerate(sums, 1) if total >= enough), len(by_room) + 1)
     tries = (spread(sorted(by_room[:count])) for count in range(least, len(by_room) + 1))
     return next((puts for puts in tries if puts is not None), None)
+
+
+def _put_back(nodes: Packing, pinned: Iterable[Member], places: Mapping[Member, int], seats: _Seats) -> list[Put]:
+    """Put members on the nodes that were given to them, as far as these are in their leaves and have room."""
+    puts: list[Put] = []
+    left = [member for member in pinned if member in seats]
+    for choice in range(max(map(len, seats.values()), default=0)):
+        without: list[Member] = []
+        for member in left:
+            positions = [at for at in seats[member][choice : choice + 1] if nodes.leaves.of[at] == places.get(member)]
+            put = nodes.put_on(member, positions[0]) if positions else None
+            if put is None:
+                without.append(member)
+            else:
+                puts.append(put)
+        left = without
+    return puts
 
 
 def _near(places: dict[Member, int], leaves: Sequence[int]) -> Callable[[Member], list[int]]:

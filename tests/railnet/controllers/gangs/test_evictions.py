@@ -73,7 +73,7 @@ def test_gang_whose_place_was_taken_goes_to_the_next_domain(cluster: GangCluster
     assert {leaf for pod, leaf in cluster.leaves().items() if pod.startswith("bert")} == {"b"}
     assert {pod["metadata"]["annotations"].get("railnet.io/placement") for pod in cluster.of("pods")} == {
         None,
-        '{"domain":{"railnet.io/leaf":"b"},"attempt":2}',
+        *(f'{{"domain":{{"railnet.io/leaf":"b"}},"attempt":2,"node":"b-{number}"}}' for number in range(4)),
     }
     (text,) = said(cluster, "GangEvicted")
     assert text.startswith("1 member had no node in railnet.io/leaf=a for 30 s")

@@ -47,7 +47,10 @@ def test_patch_has_selector_and_placement_and_leaves_the_rest(cluster: GangClust
     pod = cluster.pods()["bert-0"]
 
     assert pod["spec"]["nodeSelector"] == {"disk": "fast", "railnet.io/leaf": "b"}
-    assert pod["metadata"]["annotations"]["railnet.io/placement"] == '{"domain":{"railnet.io/leaf":"b"},"attempt":1}'
+    assert (
+        pod["metadata"]["annotations"]["railnet.io/placement"]
+        == '{"domain":{"railnet.io/leaf":"b"},"attempt":1,"node":"b-0"}'
+    )
     assert pod["metadata"]["annotations"]["railnet.io/explain"] == "…"
     assert pod["spec"]["schedulingGates"] == [{"name": "others.io/quota"}]
 
