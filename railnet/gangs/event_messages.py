@@ -149,7 +149,12 @@ def _then(gang: Gang, shortfall: Shortfall) -> str:
     if shortfall.reason in _REMEDIES:
         return _REMEDIES[shortfall.reason]
     cooling = f", without {_number(len(gang.excluded), 'domain')} that failed before" if gang.excluded else ""
-    return f"retry on next capacity change{cooling}"
+    unseen = (
+        f"; no gang of lower priority is evicted for it, because only the scheduler can check its {' and '.join(shortfall.unseen)}"
+        if shortfall.unseen
+        else ""
+    )
+    return f"retry on next capacity change{cooling}{unseen}"
 
 
 def _best(domain: Domain) -> str:

@@ -35,6 +35,7 @@ class GangJob:
         gang: tuple[str, int] | None = None,
         requests: Mapping[str, str] | None = None,
         spec: JsonObject | None = None,
+        pod_spec: JsonObject | None = None,
     ) -> None:
         """Describe it.
 
@@ -48,6 +49,7 @@ class GangJob:
             gang: name and size of the gang; those of the Job if it is the whole gang.
             requests: what each pod requests, beside one VF.
             spec: more of the object's specification.
+            pod_spec: more of the specification of its pods.
         """
         self.name, self.namespace, self.count = name, namespace or name, pods
         gang_name, least = gang or (name, pods)
@@ -57,6 +59,7 @@ class GangJob:
         self._path = f"{_VERSIONS[resource]}/namespaces/{self.namespace}/{resource}"
         self._annotations = {} if constraint is None else {CONSTRAINT: constraint}
         self._requests, self._spec = {"rdma/ib_vf": "1", **(requests or {})}, spec or {}
+        self._pod_spec = pod_spec or {}
         self._watched = Watched(server.api, self.pods_path)
         self._made = ExitStack()
 
@@ -83,7 +86,7 @@ class GangJob:
             "resources": {"requests": self._requests, "limits": self._requests},
         }
         metadata = {"labels": {**self.labels, "of": self.name}, "annotations": self._annotations}
-        template: JsonObject = {"metadata": metadata, "spec": {"containers": [container]}}
+        template: JsonObject = {"metadata": metadata, "spec": {"containers": [container], **self._pod_spec}}
         own: JsonObject
         if self._resource == "jobs":
             template["spec"]["restartPolicy"] = "Never"

@@ -144,6 +144,28 @@ def test_pods_at_two_to_a_node_use_the_nodes_that_were_planned(
         assert len(nodes_of(job)) == 16
 
 
+def test_gang_that_the_scheduler_would_refuse_has_no_running_gang_evicted(
+    server: ApiServer, controllers: Controllers, nodes: Nodes
+) -> None:
+    """It has the higher priority, and requires to be beside pods that do not exist: nothing but the scheduler knows that."""
+    priority = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    made = server.api.create(priority, {"metadata": {"name": "gang-urgent"}, "value": 1000})
+    assert made.status == 201, made.message
+    nodes.create(leaf("taken", 2, 2))
+    beside = {"labelSelector": {"matchLabels": {"app": "nothing"}}, "topologyKey": "kubernetes.io/hostname"}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [beside]}}
+    with GangJob(server, "victim", 4, required()) as victim:
+        wait_until(lambda: runs(victim), SECONDS, "the gang of low priority to run")
+        fields = {"priorityClassName": "gang-urgent", "affinity": affinity}
+        with GangJob(server, "urgent", 4, required(), pod_spec=fields) as urgent:
+            wait_until(lambda: urgent.made() == 4 and "GangWaiting" in events(server, urgent), SECONDS, "an event")
+            time.sleep(STAYS_SECONDS)
+            assert "required pod affinity" in messages(server, urgent, "GangWaiting")
+            assert [is_gated(pod) for pod in urgent.pods()] == [True] * 4
+            assert (runs(victim), victim.made()) == (True, 4)
+    server.api.delete(f"{priority}/gang-urgent")
+
+
 def test_jobs_whose_workers_wait_for_parameter_servers_do_not_hold_each_other(
     server: ApiServer, controllers: Controllers, nodes: Nodes
 ) -> None:

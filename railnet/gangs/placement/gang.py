@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from railnet.gangs.placement.pod_shape import Shape
+from railnet.gangs.placement.pod_shape import Shape, Unseen
 from railnet.jobs.gang_request import Constraint
 
 GangKey = tuple[str, str]  # namespace and name
@@ -82,6 +82,11 @@ class Gang:
         object.__setattr__(self, "shapes", frozenset({member.shape for member in members}))
         started = any(member.node or member.pinned is not None for member in members)
         object.__setattr__(self, "started", started)
+
+    @property
+    def unseen(self) -> tuple[Unseen, ...]:
+        """The requirements of its pods that only the scheduler can check."""
+        return tuple(sorted({requirement for shape in self.shapes for requirement in shape.unseen}))
 
     @property
     def key(self) -> GangKey:
@@ -172,6 +177,7 @@ class Shortfall:
         keys: with `UNKNOWN_KEY`, the labels.
         generation: the cluster's, when this was found: see `Cluster.grew`.
         held_for: with `HELD`, the gang that it is kept for, the first one if there are several.
+        unseen: why no other gang is evicted for it: the requirements of its pods that only the scheduler can check. Empty if that is not the reason.
     """
 
     gang: GangKey
@@ -185,6 +191,7 @@ class Shortfall:
     keys: tuple[str, ...] = ()
     generation: int = 0
     held_for: GangKey | None = None
+    unseen: tuple[Unseen, ...] = ()
 
     @property
     def permanent(self) -> bool:

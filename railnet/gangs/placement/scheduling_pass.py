@@ -17,7 +17,7 @@ from railnet.gangs.placement.gang import (
     Shortfall,
 )
 from railnet.gangs.placement.held_nodes import best_to_hold, kept_nodes
-from railnet.gangs.placement.pod_shape import Shape
+from railnet.gangs.placement.pod_shape import Shape, Unseen
 from railnet.gangs.placement.preemption import Preemption, Preemptions
 from railnet.gangs.placement.search import place, place_pinned, place_seated, place_some, placement_of
 from railnet.gangs.placement.shortage import Shortages
@@ -109,6 +109,7 @@ class _Round:
         self._binding: dict[Domain, set[tuple[GangKey, Shape]]] = {}
         self._wait_for_others: set[GangKey] = set()
         self._preemptions: list[Preemption] = []
+        self._unseen: dict[GangKey, tuple[Unseen, ...]] = {}
         self._lost: list[tuple[GangKey, Seat]] = []
         self._kept: set[str] = set()
         self._kept_for: GangKey | None = None
@@ -271,7 +272,12 @@ class _Round:
             return None
         if self._leaving is None:
             self._leaving = Preemptions(self._cluster, self._rules.running)
-        if not self._leaving.may_help(gang, relaxed=relaxed) or self._only_prefers(gang, relaxed=relaxed):
+        if not self._leaving.may_help(gang, relaxed=relaxed):
+            return None
+        if unseen := gang.unseen:  # the scheduler might refuse the place, and the victims had gone for nothing
+            self._unseen[gang.key] = unseen
+            return None
+        if self._only_prefers(gang, relaxed=relaxed):
             return None
         self._searched += 1
         return self._leaving.preempt(gang, relaxed=relaxed)
@@ -303,6 +309,8 @@ class _Round:
 
     def _shortfall(self, shortages: Shortages, gang: Gang, *, relaxed: bool) -> Shortfall:
         shortfall = shortages.shortfall(gang, relaxed=relaxed)
+        if gang.key in self._unseen and not shortfall.permanent:
+            shortfall = replace(shortfall, unseen=self._unseen[gang.key])
         if gang.key in self._wait_for_others:
             return replace(shortfall, reason=Reason.BINDING)
         if self._kept and not shortfall.permanent and place(self._cluster, gang, relaxed=relaxed):

@@ -256,6 +256,42 @@ def test_whole_gang_gives_way_to_one_of_higher_priority(cluster: GangCluster) ->
     assert cluster.requests["create pods"] == 4  # the victims were asked once
 
 
+BESIDE_NOTHING = {
+    "podAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"labelSelector": {"matchLabels": {"app": "nothing"}}, "topologyKey": "kubernetes.io/hostname"}
+        ]
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ({"affinity": BESIDE_NOTHING}, "only the scheduler can check its required pod affinity"),
+        ({"resourceClaims": [{"name": "gpu"}]}, "only the scheduler can check its resource claims"),
+        ({"nodeSelector": {"disk": "none"}}, "no node is as its selectors and tolerations require"),
+    ],
+    ids=["pod affinity", "resource claims", "selector"],
+)
+def test_unschedulable_gang_of_high_priority_has_nothing_evicted_and_says_why(
+    cluster: GangCluster, spec: dict[str, object], text: str
+) -> None:
+    for name in ("low-a", "low-b", "low-c"):
+        cluster.add_gang(name, 4, priority=10)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    cluster.add_gang("bert", 3, priority=100, spec=spec)
+    leader.settle()
+
+    assert cluster.requests["create pods"] == 0
+    assert len(cluster.nodes()) == 12
+    events = [message for _, about, message in cluster.events if about == "Job/bert"]
+    assert len(events) == 1
+    assert text in events[0]
+
+
 def test_gang_that_does_not_preempt_waits(cluster: GangCluster) -> None:
     for name in ("low-a", "low-b", "low-c"):
         cluster.add_gang(name, 4, priority=10)
