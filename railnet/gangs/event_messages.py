@@ -34,7 +34,12 @@ def placed(placement: Placement, members: int, missing: int, attempt: int, minut
     spread = "" if placement.leaves <= 1 else f", spread over {_number(placement.leaves, 'domain')}"
     tries = "" if attempt == 1 else f", at attempt {attempt}"
     rest = f"; room for {_number(missing, 'member')} not created yet is kept for {minutes:g} minutes" if missing else ""
-    return f"{_number(members, 'member')} placed {where}{spread}{tries}{rest}"
+    ignored = (
+        f"; no node has the preferred label {' or '.join(placement.ignored[:_MOST_RESOURCES])}, which was left out"
+        if placement.ignored
+        else ""
+    )
+    return f"{_number(members, 'member')} placed {where}{spread}{tries}{rest}{ignored}"
 
 
 def seats_lost(seats: Sequence[LostSeat]) -> str:
@@ -124,7 +129,8 @@ def _need(gang: Gang, shortfall: Shortfall) -> str:
     shapes = Counter(member.shape for member in gang.members)
     asks = ", ".join(f"{count}x{_asks(shape)}" for shape, count in shapes.most_common(2))
     more = "" if len(shapes) <= 2 else f" and {_number(len(shapes) - 2, 'more shape')}"  # noqa: PLR2004 - of two there is nothing more
-    keys = " and ".join((*gang.constraint.required, *gang.constraint.preferred[:1])[:_MOST_RESOURCES])
+    preferred = [key for key in gang.constraint.preferred if key not in shortfall.ignored]
+    keys = " and ".join((*gang.constraint.required, *preferred[:1])[:_MOST_RESOURCES])
     return f"{shortfall.seen}/{shortfall.needed} members seen, need {asks}{more}" + (f" in one {keys}" if keys else "")
 
 

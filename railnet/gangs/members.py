@@ -138,13 +138,13 @@ def planned(  # noqa: PLR0913 - the facts of one gang
 ) -> Gang:
     """Return a gang for the planner; with `waiting`, the pods behind the gate are among its members."""
     constraint = request.constraint or _ANYWHERE
-    keys = {*constraint.required, *constraint.preferred}
     pods_and_places = [(pod, assigned.get(pod.name) or pod.placed) for pod in gang_pods.begun]
     living = [
         _begun(pod, placed)
         for pod, placed in pods_and_places
-        # One that is neither bound nor in a domain of this constraint was created without the gate: the scheduler may put it anywhere.
-        if pod.node or (placed is not None and keys <= dict(placed.domain).keys())
+        # One that is neither bound nor in a domain of this constraint was created without the gate: the scheduler may put it anywhere. A node
+        # need not have the labels that are only preferred.
+        if pod.node or (placed is not None and {*constraint.required} <= dict(placed.domain).keys())
     ]
     if waiting:
         living += [Member(pod.name.name, pod.shape, pod.role, pod.rank) for pod in gang_pods.waiting]

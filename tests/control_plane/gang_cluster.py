@@ -36,6 +36,11 @@ def required(key: str = LEAF) -> str:
     return json.dumps({"name": "test", "required": {"topologies": [{"key": key}]}})
 
 
+def preferred(key: str = LEAF, seconds: int = 600) -> str:
+    """Return a constraint: rather in one domain, for so many seconds."""
+    return json.dumps({"name": "test", "preferred": {"topologies": [{"key": key}]}, "relaxAfterSeconds": seconds})
+
+
 def leaf(name: str, nodes: int, vfs: int) -> list[JsonObject]:
     """Return the nodes of one leaf."""
     return [node(f"{name}-{number}", {LEAF: name}, rdma_ib_vf=str(vfs)) for number in range(nodes)]

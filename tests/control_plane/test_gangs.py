@@ -24,6 +24,7 @@ from tests.control_plane.gang_cluster import (
     nodes_of,
     occupy,
     placements,
+    preferred,
     required,
     runs,
     seats,
@@ -142,6 +143,26 @@ def test_pods_at_two_to_a_node_use_the_nodes_that_were_planned(
         wait_until(lambda: runs(job), SECONDS, "32 pods to run")
         assert seats(job) == nodes_of(job)
         assert len(nodes_of(job)) == 16
+
+
+def test_preferred_label_that_no_node_has_is_left_out(
+    server: ApiServer, controllers: Controllers, nodes: Nodes
+) -> None:
+    nodes.create(leaf("one", 2, 2))
+    with GangJob(server, "unlabelled", 4, preferred("acme.com/pod")) as job:
+        wait_until(lambda: runs(job), SECONDS, "four pods to run")
+        wait_until(lambda: "GangPlaced" in events(server, job), SECONDS, "an event")
+        assert "no node has the preferred label acme.com/pod" in messages(server, job, "GangPlaced")
+
+
+def test_nodes_without_a_preferred_label_are_used_when_the_others_are_too_few(
+    server: ApiServer, controllers: Controllers, nodes: Nodes
+) -> None:
+    """The gang need not wait until it relaxes: the labelled nodes could never hold it."""
+    nodes.create([*leaf("one", 2, 2), node("plain-0", rdma_ib_vf="2"), node("plain-1", rdma_ib_vf="2")])
+    with GangJob(server, "half-labelled", 8, preferred()) as job:
+        wait_until(lambda: runs(job), SECONDS, "eight pods to run")
+        assert nodes_of(job) == dict.fromkeys(("one-0", "one-1", "plain-0", "plain-1"), 2)
 
 
 def test_gang_that_the_scheduler_would_refuse_has_no_running_gang_evicted(

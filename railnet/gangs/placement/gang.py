@@ -143,12 +143,14 @@ class Placement:
         domain: the smallest domain that all its members are in; empty: the whole cluster.
         seats: those of all members that are not bound, in the order of their ranks; also of those that do not exist yet.
         leaves: how many of the smallest domains it is spread over.
+        ignored: the labels that it prefers and no node has.
     """
 
     gang: GangKey
     domain: Domain
     seats: tuple[Seat, ...]
     leaves: int = 1
+    ignored: tuple[str, ...] = ()
 
 
 class Reason(StrEnum):
@@ -177,6 +179,7 @@ class Shortfall:
         keys: with `UNKNOWN_KEY`, the labels.
         generation: the cluster's, when this was found: see `Cluster.grew`.
         held_for: with `HELD`, the gang that it is kept for, the first one if there are several.
+        ignored: the labels that it prefers and no node has: they count for nothing.
         unseen: why no other gang is evicted for it: the requirements of its pods that only the scheduler can check. Empty if that is not the reason.
     """
 
@@ -191,6 +194,7 @@ class Shortfall:
     keys: tuple[str, ...] = ()
     generation: int = 0
     held_for: GangKey | None = None
+    ignored: tuple[str, ...] = ()
     unseen: tuple[Unseen, ...] = ()
 
     @property

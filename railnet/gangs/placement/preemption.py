@@ -126,7 +126,7 @@ class _Choice:
         puts = self._search.pack(self._want, depth, option.number, self._freed((*option.leaving, *victims)))
         if puts is None:
             return None
-        place = self._search.placement(puts)
+        place = self._search.placement(puts, depth)
         domain = self._search.grouping(depth).domain(option.number)
         return Preemption(self._gang.key, domain, tuple(victim.key for victim in victims), place)
 

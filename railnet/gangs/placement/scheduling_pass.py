@@ -20,7 +20,7 @@ from railnet.gangs.placement.held_nodes import best_to_hold, kept_nodes
 from railnet.gangs.placement.pod_shape import Shape, Unseen
 from railnet.gangs.placement.preemption import Preemption, Preemptions
 from railnet.gangs.placement.search import place, place_pinned, place_seated, place_some, placement_of
-from railnet.gangs.placement.shortage import Shortages
+from railnet.gangs.placement.shortage import Shortages, prefers_in_vain
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class _Round:
         if not seats or not lost.isdisjoint(seats) or not _seats_all(gang, waiting, seats):
             return False
         if any(member.name and member.pinned is None for member in waiting):
-            self._placements[gang.key] = placement_of(gang.key, seats)
+            self._note_placement(gang, placement_of(gang.key, seats))
         return True
 
     def seat_pinned(self, gangs: Iterable[Gang]) -> None:
@@ -173,7 +173,7 @@ class _Round:
         placement = None if self._still_fails(gang, relaxed=relaxed) else self._place(gang, relaxed=relaxed)
         if placement is not None:
             self._reserve(placement)
-            self._placements[gang.key] = placement
+            self._note_placement(gang, placement)
             return
         self._failed.append((gang, relaxed))
         if gang.key not in self._wait_for_others:
@@ -228,6 +228,10 @@ class _Round:
             self._wait_for_others.add(gang.key)
         return placement
 
+    def _note_placement(self, gang: Gang, placement: Placement) -> None:
+        ignored = self._cluster.unknown(gang.constraint.preferred)
+        self._placements[gang.key] = replace(placement, ignored=ignored) if ignored else placement
+
     def _reserve(self, placement: Placement) -> None:
         self._cluster.reserve(placement)
         self._note_binding(placement.gang, placement.seats)
@@ -239,10 +243,13 @@ class _Round:
                 self._binding.setdefault(seat.domain, set()).add((gang, seat.shape))
 
     def _is_relaxed(self, gang: Gang) -> bool:
+        """Return whether a gang may leave its preferred domains: it has waited, or they could never have it and other nodes might."""
         relaxes = gang.since + (gang.constraint.relax_after or 0.0)
-        if gang.constraint.preferred and relaxes > self._now:
+        if relaxes <= self._now or prefers_in_vain(self._cluster, gang):
+            return True
+        if gang.constraint.preferred:
             self._times.append(relaxes)
-        return relaxes <= self._now
+        return False
 
     def _still_fails(self, gang: Gang, *, relaxed: bool) -> bool:
         """Return whether it is remembered that the gang has no place, and nothing has changed for it."""

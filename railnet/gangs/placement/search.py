@@ -29,6 +29,14 @@ class Levels:
     depths: tuple[int, ...]
 
 
+def known(cluster: Cluster, constraint: Constraint) -> Constraint:
+    """Return a constraint without the preferred labels that no node has: these say nothing of where a gang should be."""
+    unknown = cluster.unknown(constraint.preferred)
+    if not unknown:
+        return constraint
+    return replace(constraint, preferred=tuple(key for key in constraint.preferred if key not in unknown))
+
+
 @lru_cache(maxsize=1024)  # gangs have few different constraints
 def levels(constraint: Constraint, *, relaxed: bool) -> Levels:
     """Return the levels that a constraint permits."""
@@ -82,7 +90,7 @@ def place_seated(cluster: Cluster, gang: Gang) -> Placement | None:
     """Find the pinned members of a gang that still have room on the nodes that they were given; None if none has."""
     search, want = Search(cluster, gang, relaxed=True), wanted(cluster, gang)
     puts = search.keep_seats(want)
-    return search.placement(puts) if puts else None
+    return search.placement(puts, search.lowest) if puts else None
 
 
 def place_pinned(cluster: Cluster, gang: Gang) -> Placement | None:
@@ -99,7 +107,7 @@ def _place_some(search: "Search", want: WantedMembers) -> Placement | None:
     depth = search.depths(want)[-1]
     fixed = search.fixed(want, depth)
     puts = search.pack(want, depth, fixed.pop(), {}, some=True) if len(fixed) == 1 else None
-    return search.placement(puts) if puts else None
+    return search.placement(puts, depth) if puts else None
 
 
 def place(cluster: Cluster, gang: Gang, before: Sequence[Seat] = (), *, relaxed: bool = False) -> Placement | None:
@@ -159,7 +167,7 @@ class Search:
         self._gang = gang
         self._before = before
         self._by_name = {seat.member: seat for seat in before if seat.member}
-        self._levels = levels(gang.constraint, relaxed=relaxed)
+        self._levels = levels(known(cluster, gang.constraint), relaxed=relaxed)
         self._keys = self._levels.keys
         self.terms = gang.constraint.nodes
         self.exclusions = gang.excluded
@@ -180,18 +188,39 @@ class Search:
     def depths(self, want: WantedMembers) -> tuple[int, ...]:
         """Return the levels to try; a gang that is spread already may stay so."""
         depths, least = self._levels.depths, len(self._gang.constraint.required)
-        if depths[-1] > least and self._gang.started and len(self.fixed(want, depths[-1])) > 1:
+        if depths[-1] > least and self._gang.started and self._is_spread(want, depths[-1]):
             return (*depths, least)
         return depths
 
+    @property
+    def lowest(self) -> int:
+        """The last level to try: that of the largest domains."""
+        return self._levels.depths[-1]
+
     def grouping(self, depth: int) -> Grouping:
-        """Return the domains of a level."""
-        return self._cluster.grouping(self._keys, depth)
+        """Return the domains of a level. Nodes that lack the labels of smaller levels are in them, too."""
+        return self._cluster.grouping(self._keys, depth, depth)
+
+    def leaves(self, depth: int) -> Grouping:
+        """Return the smallest domains within those of a level."""
+        return self._cluster.grouping(self._keys, len(self._keys), depth)
 
     @property
-    def leaves(self) -> Grouping:
-        """The smallest domains."""
+    def smallest(self) -> Grouping:
+        """The domains of the smallest level."""
         return self.grouping(len(self._keys))
+
+    def holds_at_best(self, want: WantedMembers) -> bool:
+        """Return whether a domain of one of the levels could have these members if it were empty."""
+        shapes = Counter(member.shape for member in (*want.bound, *want.pinned, *want.loose))
+        at_best = [(self._cluster.slots_at_best(shape, self.terms), count) for shape, count in shapes.items()]
+        for depth in self._levels.depths:
+            rooms = [(slots.level(self.grouping(depth)).slots, count) for slots, count in at_best]
+            if any(
+                all(room[number] >= count for room, count in rooms) for number in range(len(self.grouping(depth).nodes))
+            ):
+                return True
+        return False
 
     def fixed(self, want: WantedMembers, depth: int) -> set[int]:
         """Return the domains that members are in already."""
@@ -219,19 +248,21 @@ class Search:
             freed: what leaves the nodes before.
             some: put only those that there is room for.
         """
-        leaves = self.leaves
+        leaves = self.leaves(depth)
         within = self._leaves(leaves, depth, number)
         places = _places(self._cluster, leaves, (*want.bound, *want.pinned))
-        packing = self._packing(want, freed)
+        packing = self._packing(want, leaves, freed)
         return packed(want, packing, within, places, self._seats(want.pinned), some=some)
 
     def keep_seats(self, want: WantedMembers) -> list[Put]:
         """Put pinned members on the nodes that they were given, as far as these have room."""
-        places = _places(self._cluster, self.leaves, want.pinned)
-        return _put_back(self._packing(want, {})(), want.pinned, places, self._seats(want.pinned))
+        leaves = self.leaves(self.lowest)
+        places = _places(self._cluster, leaves, want.pinned)
+        return _put_back(self._packing(want, leaves, {})(), want.pinned, places, self._seats(want.pinned))
 
-    def _packing(self, want: WantedMembers, freed: Mapping[int, Sequence[Shape]]) -> Callable[[], Packing]:
-        leaves = self.leaves
+    def _packing(
+        self, want: WantedMembers, leaves: Grouping, freed: Mapping[int, Sequence[Shape]]
+    ) -> Callable[[], Packing]:
         slots = {member.shape: self.slots(member.shape) for member in (*want.loose, *want.pinned)}
         return lambda: Packing(leaves, slots, lambda position: self._cluster.look(position).copy(), freed)
 
@@ -248,14 +279,24 @@ class Search:
                 seats[member] = positions
         return seats
 
-    def placement(self, puts: Iterable[Put]) -> Placement:
-        """Return members that were put somewhere as a placement."""
-        names, grouping = self._cluster.names(), self.leaves
+    def placement(self, puts: Iterable[Put], depth: int) -> Placement:
+        """Return members that were put into the smallest domains of a level as a placement."""
+        names, grouping = self._cluster.names(), self.leaves(depth)
         seats = tuple(
             Seat(member.name, member.role, member.rank, member.shape, grouping.domain(leaf), names[position])
             for member, leaf, position in puts
         )
         return placement_of(self._gang.key, seats)
+
+    def _is_spread(self, want: WantedMembers, depth: int) -> bool:
+        """Return whether members are in several domains of a level, or on nodes that are in none."""
+        if len(self.fixed(want, depth)) > 1:
+            return True
+        keys, grouping = {*self._keys[:depth]}, self.grouping(depth)
+        positions = [self._cluster.position(member.node) for member in want.bound]
+        return any(position is not None and grouping.of[position] < 0 for position in positions) or any(
+            not keys <= dict(member.pinned or ()).keys() for member in want.pinned
+        )
 
     def _kept(self, want: WantedMembers) -> WantedMembers:
         """Let members have the seats that were kept for them: those that exist only by now, and those whose pod is not told yet."""
@@ -286,13 +327,13 @@ class Search:
         """Find a place at one level."""
         if want.bound or want.pinned or len(self._gang.shapes) > 1:
             puts = self._mixed(want, depth)
-            return None if puts is None else self.placement(puts)
+            return None if puts is None else self.placement(puts, depth)
         return self._alike(want.loose, depth)
 
     def _alike(self, members: Sequence[Member], depth: int) -> Placement | None:
         """Place members of one shape, of which none has a place: sums of slots say exactly what fits."""
         slots = self.slots(members[0].shape)
-        leaves = slots.level(self.leaves)
+        leaves = slots.level(self.leaves(depth))
         level = leaves if depth == len(self._keys) else slots.level(self.grouping(depth))
         for number in level.best_fits(len(members)):
             if self.exclusions and self.excluded(level.grouping.domain(number)):
@@ -359,14 +400,13 @@ def _role_and_shape(of: Member | Seat) -> Hashable:
 
 
 def _places(cluster: Cluster, grouping: Grouping, members: Iterable[Member]) -> dict[Member, int]:
-    """Return the domains of members that have a node or are pinned."""
+    """Return the domains of members that have a node or are pinned; nodes may have got labels since these were pinned."""
     numbers: dict[Member, int] = {}
     for member in members:
-        if member.node:
-            position = cluster.position(member.node)
+        number = None if member.node else grouping.number(dict(member.pinned or ()))
+        if number is None:
+            position = cluster.position(member.node or member.seat)
             number = None if position is None else grouping.of[position]
-        else:
-            number = grouping.number(dict(member.pinned or ()))
         if number is not None and number >= 0:
             numbers[member] = number
     return numbers
