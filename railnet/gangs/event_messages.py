@@ -156,7 +156,7 @@ def _then(gang: Gang, shortfall: Shortfall) -> str:
         return _REMEDIES[shortfall.reason]
     cooling = f", without {_number(len(gang.excluded), 'domain')} that failed before" if gang.excluded else ""
     unseen = (
-        f"; no gang of lower priority is evicted for it, because only the scheduler can check its {' and '.join(shortfall.unseen)}"
+        f"; no gang of lower priority is evicted for it, because its pods have {' and '.join(shortfall.unseen)}, which Railnet cannot check"
         if shortfall.unseen
         else ""
     )

@@ -161,6 +161,7 @@ def planned(  # noqa: PLR0913 - the facts of one gang
         excluded=excluded,
         # Pods that do not exist count for no quota, so nothing is evicted for them.
         preempts=all(pod.preempts for pod in every) and least <= len(every),
+        foreign_gates=any(pod.foreign_gates for pod in every),
     )
 
 

@@ -60,6 +60,7 @@ class Gang:
         excluded: domains that it must not have: those that cool down.
         preempts: False with the preemption policy `Never`.
         leaving: whether its pods are being deleted.
+        foreign_gates: whether scheduling gates of others hold pods of it.
         started: whether a member has its place: then the others follow it.
     """
 
@@ -73,6 +74,7 @@ class Gang:
     excluded: frozenset[Domain] = frozenset()
     preempts: bool = True
     leaving: bool = False
+    foreign_gates: bool = False
     shapes: frozenset[Shape] = field(init=False, repr=False, compare=False)
     started: bool = field(init=False, repr=False, compare=False)
 
@@ -86,7 +88,8 @@ class Gang:
     @property
     def unseen(self) -> tuple[Unseen, ...]:
         """The requirements of its pods that only the scheduler can check."""
-        return tuple(sorted({requirement for shape in self.shapes for requirement in shape.unseen}))
+        gates = (Unseen.GATES,) if self.foreign_gates else ()
+        return tuple(sorted({*gates, *(requirement for shape in self.shapes for requirement in shape.unseen)}))
 
     @property
     def key(self) -> GangKey:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from railnet.jobs.gang_recogniser import GATE
 from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
 from railnet.objects.resource_amounts import is_extended, requested
 
@@ -136,8 +135,6 @@ def _unseen(spec: Mapping[str, Any]) -> Iterator[Unseen]:
         yield Unseen.VOLUMES
     if spec.get("resourceClaims"):
         yield Unseen.CLAIMS
-    if any(gate.get("name") != GATE for gate in spec.get("schedulingGates") or ()):
-        yield Unseen.GATES
 
 
 def _on_every_node(volume: Mapping[str, Any]) -> bool:

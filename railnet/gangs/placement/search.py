@@ -305,21 +305,21 @@ class Search:
         seats = self._seats_of(want.loose)
         if not seats:
             return want
-        kept = (replace(member, pinned=seat.domain, seat=seat.node) for member, seat in seats.items())
-        loose = tuple(member for member in want.loose if member not in seats)
+        kept = [replace(want.loose[at], pinned=seat.domain, seat=seat.node) for at, seat in sorted(seats.items())]
+        loose = tuple(member for at, member in enumerate(want.loose) if at not in seats)
         return replace(want, pinned=(*want.pinned, *kept), loose=loose)
 
-    def _seats_of(self, members: Sequence[Member]) -> dict[Member, Seat]:
-        """Return the seats that were kept for members: by name, then for their rank, then for any member like them."""
-        seats = {member: self._by_name[member.name] for member in members if member.name in self._by_name}
+    def _seats_of(self, members: Sequence[Member]) -> dict[int, Seat]:
+        """Return the seats that were kept for members, by their number: by name, then for their rank, then for any member like them."""
+        seats = {at: self._by_name[member.name] for at, member in enumerate(members) if member.name in self._by_name}
         nameless = [seat for seat in self._before if not seat.member]
         for kind in (_rank_and_shape, _role_and_shape):
             left: defaultdict[Hashable, deque[Seat]] = defaultdict(deque)
             for seat in nameless:
                 left[kind(seat)].append(seat)
-            for member in members:
-                if member not in seats and (like := left.get(kind(member))):
-                    seats[member] = like.popleft()
+            for at, member in enumerate(members):
+                if at not in seats and (like := left.get(kind(member))):
+                    seats[at] = like.popleft()
             nameless = [seat for like in left.values() for seat in like]
         return seats
 
@@ -455,9 +455,9 @@ def packed(
     def try_with(choose: Callable[[Packing], list[Put] | None]) -> list[Put] | None:
         nodes = packing()
         seated = _put_back(nodes, want.pinned, places, seats)
-        have = {put.member for put in seated}
+        have = {id(put.member) for put in seated}
         pinned = nodes.put_all(
-            biggest_first(member for member in want.pinned if member not in have),
+            biggest_first(member for member in want.pinned if id(member) not in have),
             lambda member: (places[member],) if member in places else (),
             some=some,
         )

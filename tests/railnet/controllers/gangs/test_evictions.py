@@ -268,11 +268,15 @@ BESIDE_NOTHING = {
 @pytest.mark.parametrize(
     ("spec", "text"),
     [
-        ({"affinity": BESIDE_NOTHING}, "only the scheduler can check its required pod affinity"),
-        ({"resourceClaims": [{"name": "gpu"}]}, "only the scheduler can check its resource claims"),
+        ({"affinity": BESIDE_NOTHING}, "because its pods have required pod affinity, which Railnet cannot check"),
+        ({"resourceClaims": [{"name": "gpu"}]}, "because its pods have resource claims, which Railnet cannot check"),
+        (
+            {"schedulingGates": [{"name": "railnet.io/gang"}, {"name": "others.io/quota"}]},
+            "because its pods have scheduling gates of others, which Railnet cannot check",
+        ),
         ({"nodeSelector": {"disk": "none"}}, "no node is as its selectors and tolerations require"),
     ],
-    ids=["pod affinity", "resource claims", "selector"],
+    ids=["pod affinity", "resource claims", "gates", "selector"],
 )
 def test_unschedulable_gang_of_high_priority_has_nothing_evicted_and_says_why(
     cluster: GangCluster, spec: dict[str, object], text: str

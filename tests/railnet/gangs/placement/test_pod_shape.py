@@ -75,8 +75,6 @@ SCORED = {
         ({"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "data"}}]}, (Unseen.VOLUMES,)),
         ({"volumes": [{"name": "a", "ephemeral": {}}, {"name": "b", "csi": {}}]}, (Unseen.VOLUMES,)),
         ({"resourceClaims": [{"name": "gpu"}]}, (Unseen.CLAIMS,)),
-        ({"schedulingGates": [{"name": "railnet.io/gang"}]}, ()),
-        ({"schedulingGates": [{"name": "railnet.io/gang"}, {"name": "others.io/quota"}]}, (Unseen.GATES,)),
     ],
     ids=str,
 )
