@@ -12,6 +12,7 @@ from railnet.jobs.gang_constraint import MOST_KEYS
 
 _MOST_CHARACTERS = 8192  # so many keys, of 317 characters each, with values of 63
 _MOST_ATTEMPTS = 1000
+_MOST_NAME = 253  # of a node: a DNS subdomain
 
 
 class Evicted(StrEnum):
@@ -57,7 +58,7 @@ def parse(text: str) -> Placed | None:
     if where is None or isinstance(attempt, bool) or not isinstance(attempt, int):
         return None
     mark, node = annotation.get("evicted"), annotation.get("node", "")
-    if not isinstance(node, str):
+    if not isinstance(node, str) or not node.isascii() or len(node) > _MOST_NAME:
         return None
     evicted = Evicted(mark) if mark in tuple(Evicted) else None
     return Placed(where, attempt, evicted, node) if 1 <= attempt <= _MOST_ATTEMPTS else None

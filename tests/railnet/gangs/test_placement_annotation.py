@@ -65,6 +65,8 @@ def test_mark_of_an_eviction_is_read() -> None:
         '{"domain":[],"attempt":1}',
         '{"domain":{},"attempt":1001}',
         '{"domain":{},"attempt":1,"node":1}',
+        '{"domain":{},"attempt":1,"node":"ä"}',
+        json.dumps({"domain": {}, "attempt": 1, "node": "n" * 254}),
         "[" * 4000,
         json.dumps({"domain": {str(number): "" for number in range(17)}, "attempt": 1}),
         json.dumps({"domain": {"a": "x" * 8200}, "attempt": 1}),
