@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from railnet.gangs.placement.gang import Domain, Gang, GangKey, Reason, Shortfall
+from railnet.gangs.placement.gang import Domain, Gang, GangKey, LostSeat, Reason, Shortfall
 from railnet.gangs.placement.pod_shape import Shape
 from railnet.gangs.placement.preemption import Preemption
 from railnet.jobs.eviction_tolerance import Refusal
@@ -11,7 +11,7 @@ from railnet.jobs.gang_overview import STAYS
 from railnet.objects.owner_reference import OwnerReference
 from railnet.objects.resource_amounts import amount_text
 
-_MOST_NAME, _MOST_RESOURCES, _MOST_GANGS, _MOST_DOMAINS, _MOST_TEXT = 63, 4, 5, 5, 300
+_MOST_NAME, _MOST_RESOURCES, _MOST_GANGS, _MOST_DOMAINS, _MOST_TEXT, _MOST_SEATS = 63, 4, 5, 5, 300, 2
 _HOUSEKEEPING = ("cpu", "memory", "pods", "ephemeral-storage")  # of a shape, devices are what its author looks for
 
 _REMEDIES = {
@@ -31,8 +31,10 @@ def waits(gang: Gang, shortfall: Shortfall, pods: int = 0) -> str:
     return "; ".join(filter(None, (_need(gang, shortfall), few, _why(shortfall), _then(gang, shortfall))))
 
 
-def placed(domains: Mapping[Domain, int], missing: int, attempt: int, minutes: float) -> str:
-    """Say where a gang is: how many members are in each domain; and how many members do not exist yet."""
+def placed(
+    domains: Mapping[Domain, int], missing: int, attempt: int, minutes: float, ignored: Sequence[str] = ()
+) -> str:
+    """Say where a gang is: how many members are in each domain; how many do not exist yet; and which preferred labels no node has."""
     members, most = sum(domains.values()), Counter(dict(sorted(domains.items()))).most_common(_MOST_DOMAINS)
     if len(domains) == 1:
         where = domain_text(most[0][0])
@@ -42,7 +44,26 @@ def placed(domains: Mapping[Domain, int], missing: int, attempt: int, minutes: f
         where = f"in {len(domains)} domains: {each}" + (f" and {_number(others, 'more domain')}" if others else "")
     tries = "" if attempt == 1 else f"; this is attempt {attempt}"
     rest = f"; room for {_number(missing, 'member')} not created yet is kept for {minutes:g} minutes" if missing else ""
-    return f"{_number(members, 'member')} placed {where}{tries}{rest}"
+    out = (
+        f"; no node has the preferred label {' or '.join(ignored[:_MOST_RESOURCES])}, which was left out"
+        if ignored
+        else ""
+    )
+    return f"{_number(members, 'member')} placed {where}{tries}{rest}{out}"
+
+
+def seats_lost(seats: Sequence[LostSeat]) -> str:
+    """Say which members lost the node that they were given, why, and where there is room for them instead."""
+    lost = "; ".join(
+        f"pod {seat.member:.{_MOST_NAME}} was given node {seat.node:.{_MOST_NAME}}, which {seat.reason}: "
+        + (f"room is kept for it on {seat.now:.{_MOST_NAME}}" if seat.now else "its domain has no other room for it")
+        for seat in seats[:_MOST_SEATS]
+    )
+    more = len(seats) - _MOST_SEATS
+    return (
+        f"{_number(len(seats), 'member')} lost the place: {lost}{f'; and {more} more' if more > 0 else ''}; the scheduler may choose another "
+        "node of the domain"
+    )
 
 
 def absent(seen: int, needed: int, job_size: int, root: OwnerReference | None) -> str:
@@ -199,7 +220,8 @@ def _need(gang: Gang, shortfall: Shortfall) -> str:
     shapes = Counter(member.shape for member in gang.members)
     asks = ", ".join(f"{count}x{_asks(shape)}" for shape, count in shapes.most_common(2))
     more = "" if len(shapes) <= 2 else f" and {_number(len(shapes) - 2, 'more shape')}"  # noqa: PLR2004 - of two there is nothing more
-    keys = " and ".join((*gang.constraint.required, *gang.constraint.preferred[:1])[:_MOST_RESOURCES])
+    preferred = [key for key in gang.constraint.preferred if key not in shortfall.ignored]
+    keys = " and ".join((*gang.constraint.required, *preferred[:1])[:_MOST_RESOURCES])
     return f"{shortfall.seen}/{shortfall.needed} members seen, need {asks}{more}" + (f" in one {keys}" if keys else "")
 
 
@@ -224,7 +246,12 @@ def _then(gang: Gang, shortfall: Shortfall) -> str:
     if shortfall.reason in _REMEDIES:
         return _REMEDIES[shortfall.reason]
     cooling = f", without {_number(len(gang.excluded), 'domain')} that failed before" if gang.excluded else ""
-    return f"retry on next capacity change{cooling}"
+    unseen = (
+        f"; no gang of lower priority is evicted for it, because its pods have {' and '.join(shortfall.unseen)}, which Railnet cannot check"
+        if shortfall.unseen
+        else ""
+    )
+    return f"retry on next capacity change{cooling}{unseen}"
 
 
 def _best(domain: Domain) -> str:

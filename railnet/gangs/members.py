@@ -161,13 +161,13 @@ def planned(  # noqa: PLR0913 - the facts of one gang
 ) -> Gang:
     """Return a gang for the planner; with `waiting`, the pods behind the gate are among its members."""
     constraint = request.constraint or _ANYWHERE
-    keys = {*constraint.required, *constraint.preferred}
-    pods_and_domains = [(pod, _pinned(pod, assigned)) for pod in gang_pods.begun]
+    pods_and_places = [(pod, assigned.get(pod.name) or pod.placed) for pod in gang_pods.begun]
     living = [
-        Member(pod.name.name, pod.shape, pod.role, pod.rank, pod.node, pinned)
-        for pod, pinned in pods_and_domains
-        # One that is neither bound nor in a domain of this constraint was created without the gate: the scheduler may put it anywhere.
-        if pod.node or (pinned is not None and keys <= dict(pinned).keys())
+        _begun(pod, placed)
+        for pod, placed in pods_and_places
+        # One that is neither bound nor in a domain of this constraint was created without the gate: the scheduler may put it anywhere. A node
+        # need not have the labels that are only preferred.
+        if pod.node or (placed is not None and {*constraint.required} <= dict(placed.domain).keys())
     ]
     if waiting:
         living += [Member(pod.name.name, pod.shape, pod.role, pod.rank) for pod in gang_pods.waiting]
@@ -185,6 +185,7 @@ def planned(  # noqa: PLR0913 - the facts of one gang
         excluded=excluded,
         # Pods that do not exist count for no quota, so nothing is evicted for them.
         preempts=all(pod.preempts for pod in every) and least <= len(every),
+        foreign_gates=any(pod.foreign_gates for pod in every),
     )
 
 
@@ -215,9 +216,10 @@ def _victim(name: str, holding: Sequence[GangPod], *, leaving: bool) -> Gang:
     )
 
 
-def _pinned(pod: GangPod, assigned: Mapping[PodName, Placed]) -> Domain | None:
-    placed = assigned.get(pod.name) or pod.placed
-    return None if placed is None else placed.domain
+def _begun(pod: GangPod, placed: Placed | None) -> Member:
+    """Return a member that is bound, or that was placed."""
+    pinned, seat = (None, "") if placed is None else (placed.domain, placed.node)
+    return Member(pod.name.name, pod.shape, pod.role, pod.rank, pod.node, pinned, "" if pod.node else seat)
 
 
 def _without_place(pod: GangPod) -> Shape:

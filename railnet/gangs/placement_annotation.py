@@ -12,6 +12,7 @@ from railnet.jobs.gang_constraint import MOST_KEYS
 
 _MOST_CHARACTERS = 8192  # so many keys, of 317 characters each, with values of 63
 _MOST_ATTEMPTS = 1000
+_MOST_NAME = 253  # of a node: a DNS subdomain
 _LATEST = 1 << 40  # in seconds since 1970: no leader writes a later moment
 
 
@@ -29,21 +30,24 @@ class Placed(NamedTuple):
     Attributes:
         attempt: which try of its gang that was; the first is 1.
         evicted: set on one pod before its gang is evicted, and this pod goes last: a leader that dies half-way has a successor that goes on.
+        node: the node that it was given; empty if it is not known. It is kept for the pod until that is bound.
         reserved_until: set if the gate was opened before all members existed: until when room is kept for the others, in seconds since 1970.
     """
 
     domain: Domain
     attempt: int
     evicted: Evicted | None = None
+    node: str = ""
     reserved_until: int | None = None
 
 
 def written(placed: Placed) -> str:
     """Return the annotation's text."""
+    seat = {"node": placed.node} if placed.node else {}
     mark = {} if placed.evicted is None else {"evicted": placed.evicted.value}
     until = {} if placed.reserved_until is None else {"reservedUntil": placed.reserved_until}
     return json.dumps(
-        {"domain": dict(placed.domain), "attempt": placed.attempt, **until, **mark}, separators=(",", ":")
+        {"domain": dict(placed.domain), "attempt": placed.attempt, **seat, **until, **mark}, separators=(",", ":")
     )
 
 
@@ -60,13 +64,12 @@ def parse(text: str) -> Placed | None:
     where, attempt = _domain(annotation.get("domain")), annotation.get("attempt")
     if where is None or isinstance(attempt, bool) or not isinstance(attempt, int):
         return None
-    mark = annotation.get("evicted")
+    mark, node = annotation.get("evicted"), annotation.get("node", "")
+    if not isinstance(node, str) or not node.isascii() or len(node) > _MOST_NAME:
+        return None
     evicted = Evicted(mark) if mark in tuple(Evicted) else None
-    return (
-        Placed(where, attempt, evicted, _moment(annotation.get("reservedUntil")))
-        if 1 <= attempt <= _MOST_ATTEMPTS
-        else None
-    )
+    until = _moment(annotation.get("reservedUntil"))
+    return Placed(where, attempt, evicted, node, until) if 1 <= attempt <= _MOST_ATTEMPTS else None
 
 
 def _moment(seconds: Any) -> int | None:

@@ -26,7 +26,7 @@ from railnet.gangs.members import (
 )
 from railnet.gangs.observed_state import ObservedState
 from railnet.gangs.pending_writes import PendingWrites
-from railnet.gangs.placement.gang import Gang, GangKey, Placement, Shortfall
+from railnet.gangs.placement.gang import Gang, GangKey, LostSeat, Placement, Shortfall
 from railnet.gangs.placement.preemption import Preemption
 from railnet.gangs.placement.scheduling_pass import Pass, Rules, schedule
 from railnet.gangs.placement_annotation import Placed
@@ -124,6 +124,7 @@ class GangPlanning:
         if last.again is not None:
             current.at(current.now + last.again - current.wall)
         self._take_answer(last, current)
+        self._say_lost_seats(last, current)
 
     def _take_answer(self, last: Pass, current: PlanningPass) -> None:
         self._queue_again(last, current)
@@ -179,10 +180,19 @@ class GangPlanning:
             return
         memory = self._memory.setdefault(key, GangMemory())
         if self._evictions.goes_on(memory, pods, current):
+            self._keep_seats(pods, current)
             return
         request = self._request(pods, current)
-        if request is not None:
+        if request is None:
+            self._keep_seats(pods, current)
+        else:
             self._plan(key, memory, pods, request, current)
+
+    def _keep_seats(self, pods: Members, current: PlanningPass) -> None:
+        """Have the placed pods of a gang keep their nodes, although the gang is not planned: the scheduler may bind them at any moment."""
+        request = next((pod.request for pod in pods.placed if pod.request is not None), None)
+        if request is not None:
+            current.seated.append(planned(request, pods, self._pending.assigned, waiting=False))
 
     def _request(self, pods: Members, current: PlanningPass) -> GangRequest | None:
         """Return what all members say together; None if they contradict each other, which is said."""
@@ -217,7 +227,7 @@ class GangPlanning:
         if ready and absent and not pods.begun and not self._opens_early(memory, size, root, current):
             self._wait_for_members(key, pods, size, root, current)
             return
-        self._announce(memory, pods, missing, current)
+        self._announce(memory, pods, request, missing, current)
         if not (pods.waiting or pods.placed or missing):
             self._settle(key, memory)
             return
@@ -333,7 +343,9 @@ class GangPlanning:
                 current.warn(pods.living, "GangWaiting", text)
         return True
 
-    def _announce(self, memory: GangMemory, pods: Members, missing: int, current: PlanningPass) -> None:
+    def _announce(
+        self, memory: GangMemory, pods: Members, request: GangRequest, missing: int, current: PlanningPass
+    ) -> None:
         """Say where a gang is placed when all its pods have been let go: once for each change, with all of its members."""
         if not memory.announces or pods.waiting or any(pod.name in self._pending.assigned for pod in pods.placed):
             return
@@ -346,7 +358,9 @@ class GangPlanning:
         domains, attempt = Counter(place.domain for place in places), _attempt(memory, pods)
         now_announced = frozenset(domains), attempt, bool(missing)
         if domains and now_announced != memory.announced:
-            text = event_messages.placed(domains, missing, attempt, MEMBER_SECONDS / 60)
+            preferred = () if request.constraint is None else request.constraint.preferred
+            ignored = self.observed.cluster.unknown(preferred)
+            text = event_messages.placed(domains, missing, attempt, MEMBER_SECONDS / 60, ignored)
             current.said.append(Said(about(pods.living), "GangPlaced", text))
         memory.announced = now_announced
 
@@ -373,20 +387,17 @@ class GangPlanning:
         """Return what the planner goes by: the gangs that may be preempted, if a gang waits that preempts."""
         waiting = [gang for key, gang in current.gangs.items() if current.looked[key].waiting and gang.preempts]
         if not waiting:
-            return Rules()
+            return Rules(seated=current.seated)
         highest = max(gang.priority for gang in waiting)
         keys = (key for key in sorted(self.observed.gangs()) if key[0] not in self.observed.off)
         running = [victim for key in keys for victim in self._victims(key, current)]
         lower = [victim for victim in running if not victim.leaving and victim.priority < highest]
         spared = {victim.key for victim in lower if not self._evictions.may_leave(victim.key, current)}
         current.spared = [victim for victim in lower if victim.key in spared]
-        return Rules(
-            running=tuple(
-                victim
-                for victim in running
-                if victim.leaving or (victim.priority < highest and victim.key not in spared)
-            )
+        victims = tuple(
+            victim for victim in running if victim.leaving or (victim.priority < highest and victim.key not in spared)
         )
+        return Rules(running=victims, seated=current.seated)
 
     def _victims(self, key: GangKey, current: PlanningPass) -> Iterator[Gang]:
         fresh = key in current.looked
@@ -404,8 +415,8 @@ class GangPlanning:
         until = self._reservation(pods, current) if any(not seat.member for seat in placement.seats) else None
         for seat in placement.seats:
             pod = waiting.get(seat.member)
-            placed = Placed(seat.domain, attempt, reserved_until=until)
-            if pod is not None and self._let(pod, placed, current, seat.node):
+            placed = Placed(seat.domain, attempt, node=seat.node, reserved_until=until)
+            if pod is not None and self._let(pod, placed, current):
                 memory.announces = True
 
     def _reservation(self, pods: Members, current: PlanningPass) -> int | None:
@@ -423,10 +434,11 @@ class GangPlanning:
                 self._open.add(key)
         self._say_waiting(preemption.gang, event_messages.waits_for(preemption), current)
 
-    def _let(self, pod: GangPod, placed: Placed | None, current: PlanningPass, node: str = "") -> bool:
+    def _let(self, pod: GangPod, placed: Placed | None, current: PlanningPass) -> bool:
         """Have a gate removed; return False if that is under way, or the API server refused it a moment ago."""
         if pod.gated is None:
             return False
+        node = "" if placed is None else placed.node
         cluster_node = self.observed.cluster.nodes.get(node)
         host = "" if cluster_node is None else cluster_node.labels.get(HOSTNAME, "")
         return self._pending.put(pod, Admit(pod.gated, placed, host, node), current)
@@ -462,6 +474,14 @@ class GangPlanning:
         if missing > 0 and domains:
             text = event_messages.room_taken(missing, domains, MEMBER_SECONDS / 60)
             self._say_waiting(key, text, current)
+
+    def _say_lost_seats(self, last: Pass, current: PlanningPass) -> None:
+        """Say which placed pods lost the node that they were given."""
+        by_gang: dict[GangKey, list[LostSeat]] = {}
+        for lost in last.lost_seats:
+            by_gang.setdefault(lost.gang, []).append(lost)
+        for key, seats in by_gang.items():
+            current.warn(current.looked[key].living, "GangSeatLost", event_messages.seats_lost(seats))
 
     def _say_waiting(self, key: GangKey, text: str, current: PlanningPass, reason: str = "GangWaiting") -> None:
         """Say something of a gang that waits, if it is new, once a minute at most."""

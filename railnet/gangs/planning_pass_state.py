@@ -23,6 +23,7 @@ class PlanningPass:
         said: events.
         asked_again: owners that are to be read once more.
         gangs: what the planner is given.
+        seated: gangs that get no place in this pass, and whose placed pods keep their seats.
         looked: the sorted pods of the gangs that were looked at.
         spared: the gangs that no other may take the place of, because an eviction would cost their jobs.
         due: when to decide again.
@@ -35,6 +36,7 @@ class PlanningPass:
     said: list[Said] = field(default_factory=list)
     asked_again: list[Asked] = field(default_factory=list)
     gangs: dict[GangKey, Gang] = field(default_factory=dict)
+    seated: list[Gang] = field(default_factory=list)
     looked: dict[GangKey, Members] = field(default_factory=dict)
     spared: list[Gang] = field(default_factory=list)
     due: float | None = None

@@ -12,7 +12,7 @@ from railnet.gangs import placement_annotation
 from railnet.gangs.gate_removal_patch import Gated, gated
 from railnet.gangs.placement.pod_shape import Shape, shape
 from railnet.gangs.placement_annotation import Placed
-from railnet.jobs.gang_recogniser import PLACEMENT, gang_request
+from railnet.jobs.gang_recogniser import GATE, PLACEMENT, gang_request
 from railnet.jobs.gang_request import GangRequest
 from railnet.jobs.other_placement import placed_by_others
 from railnet.jobs.railnet_labels import SIZE
@@ -51,6 +51,7 @@ class GangPod:
         size: how many pods its job has, as its author says it.
         gated: what the patch needs to know that removes its gate; None if it has none.
         nominated: the node on which the scheduler keeps room for it while it waits behind the gate; empty for none.
+        foreign_gates: whether scheduling gates of others hold it.
         placed: where this controller has placed it.
         unschedulable: whether the scheduler has found no node for it.
         succeeded: whether it is complete: it holds nothing, and will not come again.
@@ -73,6 +74,7 @@ class GangPod:
     size: int | None = None
     gated: Gated | None = None
     nominated: str = ""
+    foreign_gates: bool = False
     placed: Placed | None = None
     unschedulable: bool = False
     succeeded: bool = False
@@ -131,6 +133,7 @@ class GangPods:
             size=_size(metadata),
             gated=behind,
             nominated=_nominated_node(pod) if behind else "",
+            foreign_gates=any(gate.get("name") != GATE for gate in spec.get("schedulingGates") or ()),
             placed=self._share(_placed(metadata)),
             unschedulable=not node and _is_unschedulable(pod),
             succeeded=ended,

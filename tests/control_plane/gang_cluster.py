@@ -36,6 +36,11 @@ def required(key: str = LEAF) -> str:
     return json.dumps({"name": "test", "required": {"topologies": [{"key": key}]}})
 
 
+def preferred(key: str = LEAF, seconds: int = 600) -> str:
+    """Return a constraint: rather in one domain, for so many seconds."""
+    return json.dumps({"name": "test", "preferred": {"topologies": [{"key": key}]}, "relaxAfterSeconds": seconds})
+
+
 def leaf(name: str, nodes: int, vfs: int) -> list[JsonObject]:
     """Return the nodes of one leaf."""
     return [node(f"{name}-{number}", {LEAF: name}, rdma_ib_vf=str(vfs)) for number in range(nodes)]
@@ -85,9 +90,20 @@ def is_gated(pod: JsonObject) -> bool:
 
 
 def placements(job: GangJob) -> list[JsonObject]:
-    """Return what the annotations of a job's pods say, without repetition; of a pod without it, nothing."""
-    texts = {one["metadata"].get("annotations", {}).get(PLACEMENT) for one in job.pods()}
-    return [json.loads(text) for text in sorted(filter(None, texts))]
+    """Return what the annotations of a job's pods say beside the node, without repetition; of a pod without it, nothing."""
+    without_node = {json.dumps({**placed, "node": ""}): placed for placed in map(placement, job.pods()) if placed}
+    return [{key: said for key, said in without_node[text].items() if key != "node"} for text in sorted(without_node)]
+
+
+def seats(job: GangJob) -> Counter[str]:
+    """Return how many pods of a job were given each node, by their annotations."""
+    return Counter(placed["node"] for placed in map(placement, job.pods()) if placed)
+
+
+def placement(pod: JsonObject) -> JsonObject:
+    """Return what the annotation of a pod says; nothing of a pod without it."""
+    found: JsonObject = json.loads(pod["metadata"].get("annotations", {}).get(PLACEMENT, "{}"))
+    return found
 
 
 def events(server: ApiServer, job: GangJob) -> Counter[str]:

@@ -85,7 +85,7 @@ class GangJob:
             "resources": {"requests": self._requests, "limits": self._requests},
         }
         metadata = {"labels": {**self.labels, "of": self.name}, "annotations": self._annotations}
-        template: JsonObject = {"metadata": metadata, "spec": {"containers": [container]}}
+        template: JsonObject = {"metadata": metadata, "spec": {"containers": [container], **self._pod_spec}}
         own: JsonObject
         if self._resource == "jobs":
             template["spec"]["restartPolicy"] = "Never"

@@ -22,10 +22,12 @@ from tests.control_plane.gang_cluster import (
     leaf,
     leaves_of,
     messages,
+    nodes_of,
     occupy,
     placements,
     required,
     runs,
+    seats,
 )
 from tests.control_plane.gang_jobs import GangJob
 from tests.control_plane.nodes import Nodes
@@ -170,6 +172,30 @@ def test_gated_pod_is_not_forgotten_while_nothing_leads(
         assert [is_gated(one) for one in job.pods()] == [True] * 4
         with leading(replica, proxy):
             wait_until(lambda: runs(job), SECONDS, "four pods to run")
+
+
+def test_next_leader_keeps_the_nodes_that_pods_were_given(
+    server: ApiServer, replica: Controllers, proxy: ApiProxy, nodes: Nodes
+) -> None:
+    """The scheduler is away while the leaders change; a node before those that were given has become free meanwhile."""
+    nodes.create(leaf("one", 4, 2))
+    stranger = occupy(server, "one-0", "2")
+    with ExitStack() as gangs:
+        job = gangs.enter_context(GangJob(server, "kept", 4, required()))
+        server.plane.scheduler.stop()
+        try:
+            with leading(replica, proxy):
+                wait_until(lambda: sum(seats(job).values()) == 4, SECONDS, "four pods without a gate")
+            given = seats(job)
+            server.api.send("DELETE", f"{stranger}?gracePeriodSeconds=0")
+            beside = gangs.enter_context(GangJob(server, "beside", 2, required()))
+            with leading(replica, proxy):
+                wait_until(lambda: sum(seats(beside).values()) == 2, SECONDS, "two more pods without a gate")
+        finally:
+            server.plane.scheduler.start()
+        wait_until(lambda: runs(job) and runs(beside), SECONDS, "both gangs to run")
+        assert (nodes_of(job), nodes_of(beside)) == (given, seats(beside))
+        assert not nodes_of(job).keys() & nodes_of(beside).keys()
 
 
 def test_watch_that_is_cut_and_too_old_loses_no_gang(

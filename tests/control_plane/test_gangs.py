@@ -26,8 +26,10 @@ from tests.control_plane.gang_cluster import (
     nodes_of,
     occupy,
     placements,
+    preferred,
     required,
     runs,
+    seats,
 )
 from tests.control_plane.gang_jobs import GangJob
 from tests.control_plane.nodes import Nodes, node
@@ -139,6 +141,59 @@ def test_gang_that_no_domain_can_hold_has_an_event_and_is_placed_when_one_can(
         nodes.create(leaf("two", 3, 2)[2:])
         wait_until(lambda: runs(job), SECONDS, "five pods to run")
         assert leaves_of(job) == {"two"}
+
+
+def test_pods_at_two_to_a_node_use_the_nodes_that_were_planned(
+    server: ApiServer, controllers: Controllers, nodes: Nodes
+) -> None:
+    """The Job controller makes 32 pods in batches, so pods are placed while others are not bound yet."""
+    nodes.create(leaf("pairs", 24, 2))
+    with GangJob(server, "pairs", 32, required()) as job:
+        wait_until(lambda: runs(job), SECONDS, "32 pods to run")
+        assert seats(job) == nodes_of(job)
+        assert len(nodes_of(job)) == 16
+
+
+def test_preferred_label_that_no_node_has_is_left_out(
+    server: ApiServer, controllers: Controllers, nodes: Nodes
+) -> None:
+    nodes.create(leaf("one", 2, 2))
+    with GangJob(server, "unlabelled", 4, preferred("acme.com/pod")) as job:
+        wait_until(lambda: runs(job), SECONDS, "four pods to run")
+        wait_until(lambda: "GangPlaced" in events(server, job), SECONDS, "an event")
+        assert "no node has the preferred label acme.com/pod" in messages(server, job, "GangPlaced")
+
+
+def test_nodes_without_a_preferred_label_are_used_when_the_others_are_too_few(
+    server: ApiServer, controllers: Controllers, nodes: Nodes
+) -> None:
+    """The gang need not wait until it relaxes: the labelled nodes could never hold it."""
+    nodes.create([*leaf("one", 2, 2), node("plain-0", rdma_ib_vf="2"), node("plain-1", rdma_ib_vf="2")])
+    with GangJob(server, "half-labelled", 8, preferred()) as job:
+        wait_until(lambda: runs(job), SECONDS, "eight pods to run")
+        assert nodes_of(job) == dict.fromkeys(("one-0", "one-1", "plain-0", "plain-1"), 2)
+
+
+def test_gang_that_the_scheduler_would_refuse_has_no_running_gang_evicted(
+    server: ApiServer, controllers: Controllers, nodes: Nodes
+) -> None:
+    """It has the higher priority, and requires to be beside pods that do not exist: nothing but the scheduler knows that."""
+    priority = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    made = server.api.create(priority, {"metadata": {"name": "gang-urgent"}, "value": 1000})
+    assert made.status == 201, made.message
+    nodes.create(leaf("taken", 2, 2))
+    beside = {"labelSelector": {"matchLabels": {"app": "nothing"}}, "topologyKey": "kubernetes.io/hostname"}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [beside]}}
+    with GangJob(server, "victim", 4, required()) as victim:
+        wait_until(lambda: runs(victim), SECONDS, "the gang of low priority to run")
+        fields = {"priorityClassName": "gang-urgent", "affinity": affinity}
+        with GangJob(server, "urgent", 4, required(), pod_spec=fields) as urgent:
+            wait_until(lambda: urgent.made() == 4 and "GangWaiting" in events(server, urgent), SECONDS, "an event")
+            time.sleep(STAYS_SECONDS)
+            assert "required pod affinity" in messages(server, urgent, "GangWaiting")
+            assert [is_gated(pod) for pod in urgent.pods()] == [True] * 4
+            assert (runs(victim), victim.made()) == (True, 4)
+    server.api.delete(f"{priority}/gang-urgent")
 
 
 def test_gangs_whose_pods_come_one_after_the_other_do_not_hold_each_other(

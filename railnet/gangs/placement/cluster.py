@@ -9,10 +9,11 @@ back when the pod is reported as bound, on any node, so a pod counts once (kueue
 
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from railnet.gangs.placement.domain_room import Grouping, Slots
 from railnet.gangs.placement.free_capacity import FreeCapacity
-from railnet.gangs.placement.gang import Gang, GangKey, Placement, Seat
+from railnet.gangs.placement.gang import Gang, GangKey, Placement, Seat, SeatLoss
 from railnet.gangs.placement.natural_order import natural_order
 from railnet.gangs.placement.node import Node, tolerated
 from railnet.gangs.placement.pod_shape import Shape
@@ -20,6 +21,8 @@ from railnet.jobs.node_terms import NodeTerm
 
 PodKey = tuple[str, str]  # namespace and name
 
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 _Terms = tuple[NodeTerm, ...]
 _MOST_SHAPES = 256  # the rooms that are kept; each is a few numbers for each node
 _MOST_GROUPINGS = 256  # the levels that are kept: users may name any labels, in any order
@@ -52,7 +55,9 @@ class Cluster:
         self._order: list[str] | None = None
         self._rooms_in_order: list[FreeCapacity] = []
         self._positions: dict[str, int] = {}
-        self._groupings: dict[tuple[tuple[str, ...], int], Grouping] = {}
+        self._groupings: dict[tuple[tuple[str, ...], int, int | None], Grouping] = {}
+        self._unknown: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._lacking: dict[tuple[tuple[str, ...], tuple[str, ...]], bool] = {}
         self._slots: dict[tuple[Shape, _Terms, bool], Slots] = {}
         self._changed: list[int] = []
         self._grown: deque[str] = deque(maxlen=_MOST_GROWN)
@@ -156,6 +161,13 @@ class Cluster:
             if seat.node in suspects and (seat.node in full or not self._admits(self._nodes[seat.node], seat.shape, ()))
         )
 
+    def loss(self, seat: Seat) -> SeatLoss | None:
+        """Return why a node cannot be a seat any more; None if it can, as long as it has room."""
+        node = self._nodes.get(seat.node)
+        if node is None:
+            return SeatLoss.GONE
+        return None if self._admits(node, seat.shape, ()) else SeatLoss.CLOSED
+
     def keep_free(self, nodes: Iterable[str]) -> None:
         """Show no room on these nodes: they are held for the gang at the head of the queue. Replaces what was kept free before."""
         wanted = frozenset(nodes)
@@ -194,23 +206,47 @@ class Cluster:
             self._rooms_in_order = [self._rooms[name] for name in self._order]
         return self._order
 
-    def grouping(self, keys: tuple[str, ...], depth: int) -> Grouping:
-        """Return the domains of one level: see `Grouping`."""
-        if (keys, depth) not in self._groupings:
-            labels = [self._nodes[name].labels for name in self.names()]
-            self._groupings[keys, depth] = Grouping(labels, keys, depth)
+    def unknown(self, keys: tuple[str, ...]) -> tuple[str, ...]:
+        """Return those of some labels that no node has; none while there are no nodes."""
+        unknown = self._unknown.get(keys)
+        if unknown is None:
+            labels = [node.labels for node in self._nodes.values()]
+            unknown = tuple(key for key in keys if labels and not any(key in of_node for of_node in labels))
+            self._unknown = {**_few(self._unknown), keys: unknown}
+        return unknown
+
+    def lacks(self, needed: tuple[str, ...], others: tuple[str, ...]) -> bool:
+        """Return whether a node that has some labels lacks one of the others."""
+        lacks = self._lacking.get((needed, others))
+        if lacks is None:
+            labels = [node.labels.keys() for node in self._nodes.values()]
+            lacks = any(of_node >= {*needed} and not of_node >= {*others} for of_node in labels)
+            self._lacking = {**_few(self._lacking), (needed, others): lacks}
+        return lacks
+
+    def grouping(self, keys: tuple[str, ...], depth: int, needed: int | None = None) -> Grouping:
+        """Return the domains of one level: see `Grouping`; without `needed`, of nodes that have all of the labels."""
+        grouping = self._groupings.get((keys, depth, needed))
+        if grouping is None:
+            grouping = self._groupings[keys, depth, needed] = self._grouped(keys, depth, needed)
             if len(self._groupings) > _MOST_GROUPINGS:
                 forgotten = self._groupings.pop(next(iter(self._groupings)))
                 for slots in self._slots.values():
                     slots.forget(forgotten)
-        return self._groupings[keys, depth]
+        return grouping
+
+    def _grouped(self, keys: tuple[str, ...], depth: int, needed: int | None) -> Grouping:
+        if needed is not None and not self.lacks(keys[:needed], keys[needed:]):
+            return self.grouping(keys, depth)  # the same nodes, and their room is known
+        labels = [self._nodes[name].labels for name in self.names()]
+        return Grouping(labels, keys, depth, len(keys) if needed is None else needed)
 
     def within(self, keys: tuple[str, ...], depth: int, number: int) -> range:
-        """Return the smallest domains of a larger one. They are numbered by the larger one's values first, so they are neighbours."""
-        leaves = self.grouping(keys, len(keys))
+        """Return the smallest domains of a larger one, that of nodes without the smaller labels included. They are numbered by the larger one's values first, so they are neighbours."""
+        leaves = self.grouping(keys, len(keys), depth)
         if not depth:
             return range(len(leaves.nodes))
-        numbers = [leaves.of[position] for position in self.grouping(keys, depth).nodes[number]]
+        numbers = [leaves.of[position] for position in self.grouping(keys, depth, depth).nodes[number]]
         return range(min(numbers), max(numbers) + 1)
 
     def slots(self, shape: Shape, terms: _Terms) -> Slots:
@@ -379,9 +415,15 @@ class Cluster:
         self._order = None
         self._positions.clear()
         self._groupings.clear()
+        self._unknown.clear()
+        self._lacking.clear()
         self._slots.clear()
         self._beside_plain.clear()
         self._changed.clear()
+
+
+def _few(remembered: dict[_Key, _Value]) -> dict[_Key, _Value]:
+    return remembered if len(remembered) < _MOST_GROUPINGS else {}
 
 
 def _together(seats: Iterable[Seat]) -> Iterator[tuple[str, Shape, int]]:

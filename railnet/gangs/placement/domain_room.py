@@ -8,24 +8,29 @@ from railnet.gangs.placement.gang import Domain, domain
 from railnet.gangs.placement.natural_order import natural_order
 from railnet.gangs.placement.pod_shape import Shape
 
+_Values = tuple[str | None, ...]
+
 
 class Grouping:
-    """The nodes that have all labels of a list, grouped by the values of the first few of them: the domains of one level.
+    """The nodes that have the first few labels of a list, grouped by the values of some of the labels: the domains of one level.
 
     Attributes:
-        of: the number of each node's domain, by the node's position; -1 for a node without one of the labels.
-        nodes: the positions of each domain's nodes. Domains are numbered in the order of the fabric: by values, the larger level's first.
+        of: the number of each node's domain, by the node's position; -1 for a node without one of the labels that it must have.
+        nodes: the positions of each domain's nodes. Domains are numbered in the order of the fabric: by values, the larger level's first. Nodes
+            without a label are a domain for themselves, the last one.
+        values: those of each domain; None for a label that its nodes lack.
     """
 
     __slots__ = ("_domains", "_keys", "nodes", "of", "values")
 
-    def __init__(self, labels: Sequence[Mapping[str, str]], keys: tuple[str, ...], depth: int) -> None:
-        by_values: dict[tuple[str, ...], list[int]] = {}
+    def __init__(self, labels: Sequence[Mapping[str, str]], keys: tuple[str, ...], depth: int, needed: int) -> None:
+        """Group nodes by the first `depth` keys; they must have the first `needed` ones."""
+        by_values: dict[_Values, list[int]] = {}
         for position, of_node in enumerate(labels):
-            values = tuple(of_node.get(key, "") for key in keys)
-            if "" not in values or all(key in of_node for key in keys):
+            values = tuple(map(of_node.get, keys))
+            if None not in values[:needed]:
                 by_values.setdefault(values[:depth], []).append(position)
-        self.values = sorted(by_values, key=lambda values: tuple(map(natural_order, values)))
+        self.values = sorted(by_values, key=_in_the_fabric)
         self.nodes = [by_values[values] for values in self.values]
         self.of = [-1] * len(labels)
         for number, positions in enumerate(self.nodes):
@@ -37,15 +42,20 @@ class Grouping:
     def number(self, labels: Mapping[str, str]) -> int | None:
         """Return the domain with these labels, of which there may be more; None if there is none."""
         try:
-            return self.values.index(tuple(labels[key] for key in self._keys))
-        except (KeyError, ValueError):
+            return self.values.index(tuple(map(labels.get, self._keys)))
+        except ValueError:
             return None
 
     def domain(self, number: int) -> Domain:
-        """Return a domain's labels."""
+        """Return a domain's labels: those that its nodes have."""
         if number not in self._domains:
-            self._domains[number] = domain(dict(zip(self._keys, self.values[number], strict=True)))
+            labels = zip(self._keys, self.values[number], strict=True)
+            self._domains[number] = domain({key: value for key, value in labels if value is not None})
         return self._domains[number]
+
+
+def _in_the_fabric(values: _Values) -> tuple[tuple[bool, object], ...]:
+    return tuple((value is None, natural_order(value or "")) for value in values)
 
 
 class Level:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from railnet.gangs.placement.pod_shape import Shape
+from railnet.gangs.placement.pod_shape import Shape, Unseen
 from railnet.jobs.gang_request import Constraint
 
 GangKey = tuple[str, str]  # namespace and name
@@ -30,6 +30,7 @@ class Member:
         node: the node that it is bound to; empty before.
         pinned: the domain that its node selector names because the gang was placed; None while it has its gate, and before it exists. A gang
             without topology has `()` here when it is placed.
+        seat: the node that it was given when it was placed; it keeps that node until it is bound. Empty where that is not known, and before.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Member:
     rank: int = 0
     node: str = ""
     pinned: Domain | None = None
+    seat: str = ""
 
 
 def ring_order(member: Member) -> tuple[str, int, int, str]:
@@ -59,6 +61,7 @@ class Gang:
         excluded: domains that it must not have: those that cool down.
         preempts: False with the preemption policy `Never`.
         leaving: whether its pods are being deleted.
+        foreign_gates: whether scheduling gates of others hold pods of it.
         started: whether a member has its place: then the others follow it.
     """
 
@@ -72,6 +75,7 @@ class Gang:
     excluded: frozenset[Domain] = frozenset()
     preempts: bool = True
     leaving: bool = False
+    foreign_gates: bool = False
     queued: float = field(default=0.0, compare=False)
     shapes: frozenset[Shape] = field(init=False, repr=False, compare=False)
     started: bool = field(init=False, repr=False, compare=False)
@@ -82,6 +86,12 @@ class Gang:
         object.__setattr__(self, "shapes", frozenset({member.shape for member in members}))
         started = any(member.node or member.pinned is not None for member in members)
         object.__setattr__(self, "started", started)
+
+    @property
+    def unseen(self) -> tuple[Unseen, ...]:
+        """The requirements of its pods that only the scheduler can check."""
+        gates = (Unseen.GATES,) if self.foreign_gates else ()
+        return tuple(sorted({*gates, *(requirement for shape in self.shapes for requirement in shape.unseen)}))
 
     @property
     def key(self) -> GangKey:
@@ -112,6 +122,29 @@ class Seat(NamedTuple):
     node: str
 
 
+class SeatLoss(StrEnum):
+    """The reason why a node cannot be a member's seat any more."""
+
+    GONE = "is gone"
+    CLOSED = "may not have it any more: it is not ready, is cordoned, or has other taints or labels than before"
+
+
+class LostSeat(NamedTuple):
+    """A seat that a placed member lost before it was bound.
+
+    Attributes:
+        member: the pod's name.
+        node: the node that it was given.
+        now: the node on which room is kept for it instead; empty if there is none.
+    """
+
+    gang: GangKey
+    member: str
+    node: str
+    reason: SeatLoss
+    now: str
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """A gang that has a place.
@@ -120,12 +153,14 @@ class Placement:
         domain: the smallest domain that all its members are in; empty: the whole cluster.
         seats: those of all members that are not bound, in the order of their ranks; also of those that do not exist yet.
         leaves: how many of the smallest domains it is spread over.
+        ignored: the labels that it prefers and no node has.
     """
 
     gang: GangKey
     domain: Domain
     seats: tuple[Seat, ...]
     leaves: int = 1
+    ignored: tuple[str, ...] = ()
 
 
 class Reason(StrEnum):
@@ -154,6 +189,8 @@ class Shortfall:
         keys: with `UNKNOWN_KEY`, the labels.
         generation: the cluster's, when this was found: see `Cluster.grew`.
         held_for: with `HELD`, the gang that it is kept for, the first one if there are several.
+        ignored: the labels that it prefers and no node has: they count for nothing.
+        unseen: why no other gang is evicted for it: the requirements of its pods that only the scheduler can check. Empty if that is not the reason.
     """
 
     gang: GangKey
@@ -167,6 +204,8 @@ class Shortfall:
     keys: tuple[str, ...] = ()
     generation: int = 0
     held_for: GangKey | None = None
+    ignored: tuple[str, ...] = ()
+    unseen: tuple[Unseen, ...] = ()
 
     @property
     def permanent(self) -> bool:

@@ -27,14 +27,14 @@ def best_to_hold(cluster: Cluster, gang: Gang, *, relaxed: bool) -> frozenset[st
     number = _most_room(cluster, search, want, grouping, counts)
     if number is None:
         return None
-    if grouping is search.leaves and grouping.domain(number):
+    if grouping is search.smallest and grouping.domain(number):
         return _names(cluster, grouping.nodes[number])
     return _emptiest(cluster, gang, grouping.nodes[number], counts)
 
 
 def kept_nodes(cluster: Cluster, gang: Gang, domain: Domain, place: Placement) -> frozenset[str]:
     """Return the nodes to keep free while victims leave a domain: all of a smallest domain, else those of the seats."""
-    leaves = Search(cluster, gang).leaves
+    leaves = Search(cluster, gang).smallest
     number = leaves.number(dict(domain)) if domain else None
     if number is None:
         return frozenset(seat.node for seat in place.seats)

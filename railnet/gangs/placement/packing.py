@@ -62,6 +62,16 @@ class Packing:
         self._next[key] = len(nodes)
         return None
 
+    def put_on(self, member: Member, position: int) -> Put | None:
+        """Put a member on one node; None if that has no room for it, or is in no leaf."""
+        slots, leaf = self.slots[member.shape], self.leaves.of[position]
+        if leaf < 0 or not (slots.slots[position] or self._is_freed(slots, position)):
+            return None
+        if not self._room(position).slots(member.shape):
+            return None
+        self._rooms[position].take(member.shape)
+        return Put(member, leaf, position)
+
     def fill(self, members: Sequence[Member], leaves: Sequence[int]) -> list[Put] | None:
         """Put members into leaves one after the other and never back to one that was left, so neighbours in rank are neighbours.
 

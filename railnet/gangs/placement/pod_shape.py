@@ -6,12 +6,15 @@ component-helpers/scheduling/corev1/nodeaffinity for terms.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
 from railnet.objects.resource_amounts import is_extended, requested
 
 _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - what a host port without an address is bound to
+# The scheduler asks nothing of a node for these.
+_PLAIN_VOLUMES = ("configMap", "downwardAPI", "emptyDir", "hostPath", "image", "nfs", "projected", "secret")
 
 
 class HostPort(NamedTuple):
@@ -54,6 +57,21 @@ class AffinityTerm(NamedTuple):
         return self.labels.holds(labels) and self.fields.holds({"metadata.name": name})
 
 
+class Unseen(StrEnum):
+    """A requirement of a pod that only the scheduler can check, because it depends on other pods or on other objects.
+
+    Sources: pkg/scheduler/framework/plugins: interpodaffinity, podtopologyspread, volumebinding, volumezone, nodevolumelimits, volumerestrictions,
+    dynamicresources, schedulinggates. What only scores nodes is none: preferred affinity, and `ScheduleAnyway`.
+    """
+
+    AFFINITY = "required pod affinity"
+    ANTI_AFFINITY = "required pod anti-affinity"
+    SPREAD = "topology spread constraints"
+    VOLUMES = "volumes that not every node has"
+    CLAIMS = "resource claims"
+    GATES = "scheduling gates of others"
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """All that a pod asks of its node. Pods with equal shapes fit into the same places.
@@ -62,6 +80,7 @@ class Shape:
         requests: the resources and how much of each, sorted; `pods` is one of them.
         selector: its `nodeSelector`, sorted.
         affinity: the terms of its required node affinity, of which one must hold; None without one.
+        unseen: what else decides where the scheduler puts it, and the planner does not know; empty for most pods.
         scarce_first: the requests again, devices first: a node without a free one is passed over at once.
     """
 
@@ -70,11 +89,12 @@ class Shape:
     selector: tuple[tuple[str, str], ...] = ()
     affinity: tuple[AffinityTerm, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
+    unseen: tuple[Unseen, ...] = ()
     scarce_first: tuple[tuple[str, int], ...] = field(init=False, repr=False, compare=False)
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        parts = (self.requests, self.ports, self.selector, self.affinity, self.tolerations)
+        parts = (self.requests, self.ports, self.selector, self.affinity, self.tolerations, self.unseen)
         object.__setattr__(self, "_hash", hash(parts))
         scarce_first = tuple(
             sorted(self.requests, key=lambda request: (not is_extended(request[0]), request[0] == "pods"))
@@ -99,7 +119,27 @@ def shape(spec: Mapping[str, Any]) -> Shape:
         selector=tuple(sorted((spec.get("nodeSelector") or {}).items())),
         affinity=_affinity(spec.get("affinity") or {}),
         tolerations=tuple(sorted({_toleration(toleration) for toleration in spec.get("tolerations") or ()})),
+        unseen=tuple(sorted(set(_unseen(spec)))),
     )
+
+
+def _unseen(spec: Mapping[str, Any]) -> Iterator[Unseen]:
+    affinity = spec.get("affinity") or {}
+    for field_name, kind in (("podAffinity", Unseen.AFFINITY), ("podAntiAffinity", Unseen.ANTI_AFFINITY)):
+        if (affinity.get(field_name) or {}).get("requiredDuringSchedulingIgnoredDuringExecution"):
+            yield kind
+    spread = spec.get("topologySpreadConstraints") or ()
+    if any(constraint.get("whenUnsatisfiable") != "ScheduleAnyway" for constraint in spread):
+        yield Unseen.SPREAD
+    if not all(_on_every_node(volume) for volume in spec.get("volumes") or ()):
+        yield Unseen.VOLUMES
+    if spec.get("resourceClaims"):
+        yield Unseen.CLAIMS
+
+
+def _on_every_node(volume: Mapping[str, Any]) -> bool:
+    """Return whether a volume does not depend on the node; one without a source is an `emptyDir`."""
+    return volume.keys() <= {"name", *_PLAIN_VOLUMES}
 
 
 def _ports(spec: Mapping[str, Any]) -> Iterator[HostPort]:

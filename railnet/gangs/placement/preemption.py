@@ -1,4 +1,7 @@
-"""Chooses the gangs that go, so that a gang of higher priority gets a place: whole gangs, as few as possible, the youngest first."""
+"""Chooses the gangs that go, so that a gang of higher priority gets a place: whole gangs, as few as possible, the youngest first.
+
+They go only for a place that the scheduler would take. So a gang takes the place of others only if the planner sees all that its pods require.
+"""
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
@@ -121,7 +124,9 @@ class _Choice:
             return None
         option, victims = self._none(cheapest) or self._one(cheapest) or self._several(cheapest)
         puts = self._search.pack(self._want, depth, option.number, self._freed((*option.leaving, *victims)))
-        place = self._search.placement(puts or ())
+        if puts is None:
+            return None
+        place = self._search.placement(puts, depth)
         domain = self._search.grouping(depth).domain(option.number)
         return Preemption(self._gang.key, domain, tuple(victim.key for victim in victims), place)
 

@@ -1,16 +1,27 @@
 """One pass over all gangs: which gangs get a place, which wait and why, and for which gangs room is kept or made."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from railnet.gangs.placement.cluster import Cluster
-from railnet.gangs.placement.gang import Domain, Gang, GangKey, Member, Placement, Reason, Seat, Shortfall
+from railnet.gangs.placement.gang import (
+    Domain,
+    Gang,
+    GangKey,
+    LostSeat,
+    Member,
+    Placement,
+    Reason,
+    Seat,
+    SeatLoss,
+    Shortfall,
+)
 from railnet.gangs.placement.held_nodes import best_to_hold, kept_nodes
-from railnet.gangs.placement.pod_shape import Shape
+from railnet.gangs.placement.pod_shape import Shape, Unseen
 from railnet.gangs.placement.preemption import Preemption, Preemptions
-from railnet.gangs.placement.search import place, place_pinned, place_some, placement_of
-from railnet.gangs.placement.shortage import Shortages
+from railnet.gangs.placement.search import place, place_pinned, place_seated, place_some, placement_of
+from railnet.gangs.placement.shortage import Shortages, prefers_in_vain
 from railnet.jobs.gang_queue import Turns
 
 
@@ -27,6 +38,7 @@ class Rules:
         most_preemptions: for how many gangs victims are looked for in one pass, which takes some milliseconds for each.
         apart: whether a gang waits for a domain in which pods of another shape have a place and are not bound yet. The scheduler does not know of
             seats: it may bind those pods so that one of the gang does not fit any more. Pods of one shape cannot do that to each other.
+        seated: gangs that get no place now, because they are being evicted or contradict themselves. Their placed pods keep their seats.
     """
 
     hold_after: float = 120.0
@@ -36,6 +48,7 @@ class Rules:
     running: Sequence[Gang] = ()
     most_preemptions: int = 20
     apart: bool = False
+    seated: Sequence[Gang] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +59,7 @@ class Pass:
         placements: gangs with members that get their place now, in the order of the queue. Their seats are reserved in the cluster.
         shortfalls: gangs that wait.
         preemptions: gangs that wait for others to leave; each is in `shortfalls` as well.
+        lost_seats: those whose node is gone, or may not have their pods any more.
         again: when another pass may decide otherwise although nothing has changed: a gang relaxes, or room is held for it. None: never.
         remembered: what failed, for the next pass.
     """
@@ -53,6 +67,7 @@ class Pass:
     placements: tuple[Placement, ...] = ()
     shortfalls: tuple[Shortfall, ...] = ()
     preemptions: tuple[Preemption, ...] = ()
+    lost_seats: tuple[LostSeat, ...] = ()
     again: float | None = None
     remembered: Mapping[GangKey, tuple[Gang, bool, Shortfall]] = field(default_factory=dict)
 
@@ -64,7 +79,8 @@ def schedule(cluster: Cluster, gangs: Iterable[Gang], now: float, rules: Rules, 
     then by turns of the namespaces, and by age (`railnet.jobs.gang_queue`).
 
     Args:
-        cluster: as it is now. The seats of gangs that get a place are reserved in it; what other gangs have reserved is given back.
+        cluster: as it is now. The seats of gangs that get a place are reserved in it; what other gangs have reserved is given back,
+            unless they are in `rules.seated`.
         gangs: every gang of which a member, existing or still to come, is not bound. Others may be among them.
         now: on the scale of `Gang.since`.
         rules: what the pass goes by.
@@ -75,6 +91,7 @@ def schedule(cluster: Cluster, gangs: Iterable[Gang], now: float, rules: Rules, 
     try:
         this_round.give_back(queue)
         lost = cluster.lost_seats()
+        this_round.note_lost(queue, lost)
         waiting = [gang for gang in queue if not this_round.is_placed(gang, lost)]
         # First those whose seats were lost, while nothing else is counted on the places that were taken instead of theirs.
         waiting.sort(key=lambda gang: (lost.isdisjoint(cluster.seats(gang.key)), not gang.started))
@@ -112,6 +129,8 @@ class _Round:
         self._binding: dict[Domain, set[tuple[GangKey, Shape]]] = {}
         self._wait_for_others: set[GangKey] = set()
         self._preemptions: list[Preemption] = []
+        self._unseen: dict[GangKey, tuple[Unseen, ...]] = {}
+        self._lost: list[tuple[GangKey, Seat]] = []
         self._kept: set[str] = set()
         self._kept_for: GangKey | None = None
         self._head: Gang | None = None
@@ -120,9 +139,12 @@ class _Round:
     def give_back(self, gangs: Sequence[Gang]) -> None:
         """Give back what gangs have reserved that are not served any more."""
         served = {gang.key for gang in gangs}
+        seated = {gang.key: gang for gang in self._rules.seated}
         for key in self._cluster.reserving:
-            if key not in served:
+            if key not in served and key not in seated:
                 self._cluster.unreserve(key)
+        for gang in seated.values():
+            self._keep_seats(gang)
         for key in self._cluster.reserving:
             self._note_binding(key, self._cluster.seats(key))
 
@@ -136,18 +158,34 @@ class _Round:
         if not seats or not lost.isdisjoint(seats) or not _seats_all(gang, waiting, seats):
             return False
         if any(member.name and member.pinned is None for member in waiting):
-            self._placements[gang.key] = placement_of(gang.key, seats)
+            self._note_placement(gang, placement_of(gang.key, seats))
         return True
 
     def seat_pinned(self, gangs: Iterable[Gang]) -> None:
         """Keep room for pods that can go nowhere else, before any other gets a seat: after a restart, none has one.
 
-        Those that are pinned by the most labels come first: the others have more nodes to choose from.
+        First each gets the node that its pod was told. Of the others, those that are pinned by the most labels come first: the rest have more
+        nodes to choose from.
         """
         started = [gang for gang in gangs if gang.started and not self._cluster.seats(gang.key)]
-        for gang in sorted(started, key=_labels, reverse=True):
-            if (placement := place_pinned(self._cluster, gang)) is not None:
+        for gang in started:
+            if any(member.seat for member in gang.members) and (placement := place_seated(self._cluster, gang)):
                 self._reserve(placement)
+        for gang in sorted(started, key=_labels, reverse=True):
+            if _pinned(gang) != {seat.member for seat in self._cluster.seats(gang.key)}:
+                self._seat_pinned(gang)
+
+    def note_lost(self, gangs: Iterable[Gang], lost: frozenset[Seat]) -> None:
+        """Note the seats of placed pods whose node is gone or may not have them any more; where they are full, others of the gang took them."""
+        if not lost:
+            return
+        for gang in gangs:
+            pinned = _pinned(gang)
+            self._lost += [
+                (gang.key, seat)
+                for seat in self._cluster.seats(gang.key)
+                if seat in lost and seat.member in pinned and self._cluster.loss(seat) is not None
+            ]
 
     def serve_all(self, waiting: Sequence[Gang], lost: frozenset[Seat]) -> None:
         """Serve gangs: those that have started, or whose seats were lost, in this order; then the others by turns of the namespaces."""
@@ -166,7 +204,7 @@ class _Round:
         placement = None if self._still_fails(gang, relaxed=relaxed) else self._place(gang, relaxed=relaxed)
         if placement is not None:
             self._reserve(placement)
-            self._placements[gang.key] = placement
+            self._note_placement(gang, placement)
             return True
         self._failed.append((gang, relaxed))
         if gang.key not in self._wait_for_others:
@@ -183,9 +221,32 @@ class _Round:
             placements=tuple(self._placements[gang.key] for gang in queue if gang.key in self._placements),
             shortfalls=tuple(shortfall for _, _, shortfall in remembered.values()),
             preemptions=tuple(self._preemptions),
+            lost_seats=tuple(self._lost_seats()),
             again=min((time for time in self._times if time > self._now), default=None),
             remembered=remembered,
         )
+
+    def _lost_seats(self) -> Iterator[LostSeat]:
+        """Yield the seats that were lost, each with the node that its pod has instead."""
+        now = {
+            (key, seat.member): seat.node for key in {key for key, _ in self._lost} for seat in self._cluster.seats(key)
+        }
+        for key, seat in self._lost:
+            reason = self._cluster.loss(seat) or SeatLoss.CLOSED
+            yield LostSeat(key, seat.member, seat.node, reason, now.get((key, seat.member), ""))
+
+    def _keep_seats(self, gang: Gang) -> None:
+        """Keep the seats of the placed pods of a gang, and no others of it."""
+        seats = self._cluster.seats(gang.key)
+        pinned = _pinned(gang)
+        if {seat.member for seat in seats} == pinned and len(seats) == len(pinned):
+            return
+        self._seat_pinned(gang)
+
+    def _seat_pinned(self, gang: Gang) -> None:
+        self._cluster.unreserve(gang.key)
+        if (placement := place_pinned(self._cluster, gang)) is not None:
+            self._cluster.reserve(placement)
 
     def _place(self, gang: Gang, *, relaxed: bool) -> Placement | None:
         seats = self._cluster.seats(gang.key)
@@ -199,6 +260,10 @@ class _Round:
             self._wait_for_others.add(gang.key)
         return placement
 
+    def _note_placement(self, gang: Gang, placement: Placement) -> None:
+        ignored = self._cluster.unknown(gang.constraint.preferred)
+        self._placements[gang.key] = replace(placement, ignored=ignored) if ignored else placement
+
     def _reserve(self, placement: Placement) -> None:
         self._cluster.reserve(placement)
         self._note_binding(placement.gang, placement.seats)
@@ -210,10 +275,13 @@ class _Round:
                 self._binding.setdefault(seat.domain, set()).add((gang, seat.shape))
 
     def _is_relaxed(self, gang: Gang) -> bool:
+        """Return whether a gang may leave its preferred domains: it has waited, or they could never have it and other nodes might."""
         relaxes = gang.since + (gang.constraint.relax_after or 0.0)
-        if gang.constraint.preferred and relaxes > self._now:
+        if relaxes <= self._now or prefers_in_vain(self._cluster, gang):
+            return True
+        if gang.constraint.preferred:
             self._times.append(relaxes)
-        return relaxes <= self._now
+        return False
 
     def _still_fails(self, gang: Gang, *, relaxed: bool) -> bool:
         """Return whether it is remembered that the gang has no place, and nothing has changed for it."""
@@ -243,7 +311,12 @@ class _Round:
             return None
         if self._leaving is None:
             self._leaving = Preemptions(self._cluster, self._rules.running)
-        if not self._leaving.may_help(gang, relaxed=relaxed) or self._only_prefers(gang, relaxed=relaxed):
+        if not self._leaving.may_help(gang, relaxed=relaxed):
+            return None
+        if unseen := gang.unseen:  # the scheduler might refuse the place, and the victims had gone for nothing
+            self._unseen[gang.key] = unseen
+            return None
+        if self._only_prefers(gang, relaxed=relaxed):
             return None
         self._searched += 1
         return self._leaving.preempt(gang, relaxed=relaxed)
@@ -288,6 +361,8 @@ class _Round:
 
     def _shortfall(self, shortages: Shortages, gang: Gang, *, relaxed: bool) -> Shortfall:
         shortfall = shortages.shortfall(gang, relaxed=relaxed)
+        if gang.key in self._unseen and not shortfall.permanent:
+            shortfall = replace(shortfall, unseen=self._unseen[gang.key])
         if gang.key in self._wait_for_others:
             return replace(shortfall, reason=Reason.BINDING)
         if self._kept and not shortfall.permanent and place(self._cluster, gang, relaxed=relaxed):
@@ -299,6 +374,11 @@ def _differ(gang: Gang, seated: Iterable[tuple[GangKey, Shape]]) -> bool:
     """Return whether members of a gang and those of others in a domain have several shapes."""
     others = {shape for key, shape in seated if key != gang.key}
     return bool(others) and len(others | gang.shapes) > 1
+
+
+def _pinned(gang: Gang) -> set[str]:
+    """Return the members that were placed and are not bound."""
+    return {member.name for member in gang.members if member.pinned is not None and not member.node}
 
 
 def _labels(gang: Gang) -> int:

@@ -1,7 +1,7 @@
 """The search for a gang's domain: level by level, from the smallest domains up."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
@@ -12,6 +12,8 @@ from railnet.gangs.placement.gang import Domain, Gang, GangKey, Member, Placemen
 from railnet.gangs.placement.packing import Packing, Put
 from railnet.gangs.placement.pod_shape import Shape
 from railnet.jobs.gang_request import Constraint
+
+_Seats = dict[Member, tuple[int, ...]]  # the positions of the nodes that a member may have before others, in this order
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,14 @@ class Levels:
 
     keys: tuple[str, ...]
     depths: tuple[int, ...]
+
+
+def known(cluster: Cluster, constraint: Constraint) -> Constraint:
+    """Return a constraint without the preferred labels that no node has: these say nothing of where a gang should be."""
+    unknown = cluster.unknown(constraint.preferred)
+    if not unknown:
+        return constraint
+    return replace(constraint, preferred=tuple(key for key in constraint.preferred if key not in unknown))
 
 
 @lru_cache(maxsize=1024)  # gangs have few different constraints
@@ -76,6 +86,13 @@ def placement_of(gang: GangKey, seats: tuple[Seat, ...]) -> Placement:
     return Placement(gang, common, seats, len(domains))
 
 
+def place_seated(cluster: Cluster, gang: Gang) -> Placement | None:
+    """Find the pinned members of a gang that still have room on the nodes that they were given; None if none has."""
+    search, want = Search(cluster, gang, relaxed=True), wanted(cluster, gang)
+    puts = search.keep_seats(want)
+    return search.placement(puts, search.lowest) if puts else None
+
+
 def place_pinned(cluster: Cluster, gang: Gang) -> Placement | None:
     """Find places for the pinned members of a gang that there is room for; None if there is none for any of them."""
     return _place_some(Search(cluster, gang, relaxed=True), replace(wanted(cluster, gang), loose=(), optional=0))
@@ -90,7 +107,7 @@ def _place_some(search: "Search", want: WantedMembers) -> Placement | None:
     depth = search.depths(want)[-1]
     fixed = search.fixed(want, depth)
     puts = search.pack(want, depth, fixed.pop(), {}, some=True) if len(fixed) == 1 else None
-    return search.placement(puts) if puts else None
+    return search.placement(puts, depth) if puts else None
 
 
 def place(cluster: Cluster, gang: Gang, before: Sequence[Seat] = (), *, relaxed: bool = False) -> Placement | None:
@@ -148,8 +165,9 @@ class Search:
     def __init__(self, cluster: Cluster, gang: Gang, before: Sequence[Seat] = (), *, relaxed: bool = False) -> None:
         self._cluster = cluster
         self._gang = gang
-        self._before = {(seat.role, seat.rank, seat.shape): seat.domain for seat in before if not seat.member}
-        self._levels = levels(gang.constraint, relaxed=relaxed)
+        self._before = before
+        self._by_name = {seat.member: seat for seat in before if seat.member}
+        self._levels = levels(known(cluster, gang.constraint), relaxed=relaxed)
         self._keys = self._levels.keys
         self.terms = gang.constraint.nodes
         self.exclusions = gang.excluded
@@ -170,18 +188,39 @@ class Search:
     def depths(self, want: WantedMembers) -> tuple[int, ...]:
         """Return the levels to try; a gang that is spread already may stay so."""
         depths, least = self._levels.depths, len(self._gang.constraint.required)
-        if depths[-1] > least and self._gang.started and len(self.fixed(want, depths[-1])) > 1:
+        if depths[-1] > least and self._gang.started and self._is_spread(want, depths[-1]):
             return (*depths, least)
         return depths
 
+    @property
+    def lowest(self) -> int:
+        """The last level to try: that of the largest domains."""
+        return self._levels.depths[-1]
+
     def grouping(self, depth: int) -> Grouping:
-        """Return the domains of a level."""
-        return self._cluster.grouping(self._keys, depth)
+        """Return the domains of a level. Nodes that lack the labels of smaller levels are in them, too."""
+        return self._cluster.grouping(self._keys, depth, depth)
+
+    def leaves(self, depth: int) -> Grouping:
+        """Return the smallest domains within those of a level."""
+        return self._cluster.grouping(self._keys, len(self._keys), depth)
 
     @property
-    def leaves(self) -> Grouping:
-        """The smallest domains."""
+    def smallest(self) -> Grouping:
+        """The domains of the smallest level."""
         return self.grouping(len(self._keys))
+
+    def holds_at_best(self, want: WantedMembers) -> bool:
+        """Return whether a domain of one of the levels could have these members if it were empty."""
+        shapes = Counter(member.shape for member in (*want.bound, *want.pinned, *want.loose))
+        at_best = [(self._cluster.slots_at_best(shape, self.terms), count) for shape, count in shapes.items()]
+        for depth in self._levels.depths:
+            rooms = [(slots.level(self.grouping(depth)).slots, count) for slots, count in at_best]
+            if any(
+                all(room[number] >= count for room, count in rooms) for number in range(len(self.grouping(depth).nodes))
+            ):
+                return True
+        return False
 
     def fixed(self, want: WantedMembers, depth: int) -> set[int]:
         """Return the domains that members are in already."""
@@ -209,50 +248,92 @@ class Search:
             freed: what leaves the nodes before.
             some: put only those that there is room for.
         """
-        leaves = self.leaves
+        leaves = self.leaves(depth)
         within = self._leaves(leaves, depth, number)
-        slots = {member.shape: self.slots(member.shape) for member in (*want.loose, *want.pinned)}
         places = _places(self._cluster, leaves, (*want.bound, *want.pinned))
+        packing = self._packing(want, leaves, freed)
+        return packed(want, packing, within, places, self._seats(want.pinned), some=some)
 
-        def packing() -> Packing:
-            return Packing(leaves, slots, lambda position: self._cluster.look(position).copy(), freed)
+    def keep_seats(self, want: WantedMembers) -> list[Put]:
+        """Put pinned members on the nodes that they were given, as far as these have room."""
+        leaves = self.leaves(self.lowest)
+        places = _places(self._cluster, leaves, want.pinned)
+        return _put_back(self._packing(want, leaves, {})(), want.pinned, places, self._seats(want.pinned))
 
-        return packed(want, packing, within, places, some=some)
+    def _packing(
+        self, want: WantedMembers, leaves: Grouping, freed: Mapping[int, Sequence[Shape]]
+    ) -> Callable[[], Packing]:
+        slots = {member.shape: self.slots(member.shape) for member in (*want.loose, *want.pinned)}
+        return lambda: Packing(leaves, slots, lambda position: self._cluster.look(position).copy(), freed)
 
-    def placement(self, puts: Iterable[Put]) -> Placement:
-        """Return members that were put somewhere as a placement."""
-        names, grouping = self._cluster.names(), self.leaves
+    def _seats(self, pinned: Iterable[Member]) -> _Seats:
+        """Return the nodes to try for each pinned member before others: the one that its pod was told, then the one that is reserved for it."""
+        seats: _Seats = {}
+        for member in pinned:
+            before = self._by_name.get(member.name)
+            nodes = (member.seat, "" if before is None else before.node)
+            positions = tuple(
+                position for node in dict.fromkeys(nodes) if (position := self._cluster.position(node)) is not None
+            )
+            if positions:
+                seats[member] = positions
+        return seats
+
+    def placement(self, puts: Iterable[Put], depth: int) -> Placement:
+        """Return members that were put into the smallest domains of a level as a placement."""
+        names, grouping = self._cluster.names(), self.leaves(depth)
         seats = tuple(
             Seat(member.name, member.role, member.rank, member.shape, grouping.domain(leaf), names[position])
             for member, leaf, position in puts
         )
         return placement_of(self._gang.key, seats)
 
+    def _is_spread(self, want: WantedMembers, depth: int) -> bool:
+        """Return whether members are in several domains of a level, or on nodes that are in none."""
+        if len(self.fixed(want, depth)) > 1:
+            return True
+        keys, grouping = {*self._keys[:depth]}, self.grouping(depth)
+        positions = [self._cluster.position(member.node) for member in want.bound]
+        return any(position is not None and grouping.of[position] < 0 for position in positions) or any(
+            not keys <= dict(member.pinned or ()).keys() for member in want.pinned
+        )
+
     def _kept(self, want: WantedMembers) -> WantedMembers:
-        """Let members that exist by now have the domains of the seats that were kept for them."""
+        """Let members have the seats that were kept for them: those that exist only by now, and those whose pod is not told yet."""
         if not self._before:
             return want
-        pinned = list(want.pinned)
-        loose: list[Member] = []
-        for member in want.loose:
-            seat = self._before.get((member.role, member.rank, member.shape))
-            if seat is None:
-                loose.append(member)
-            else:
-                pinned.append(replace(member, pinned=seat))
-        return replace(want, pinned=tuple(pinned), loose=tuple(loose)) if len(loose) < len(want.loose) else want
+        seats = self._seats_of(want.loose)
+        if not seats:
+            return want
+        kept = [replace(want.loose[at], pinned=seat.domain, seat=seat.node) for at, seat in sorted(seats.items())]
+        loose = tuple(member for at, member in enumerate(want.loose) if at not in seats)
+        return replace(want, pinned=(*want.pinned, *kept), loose=loose)
+
+    def _seats_of(self, members: Sequence[Member]) -> dict[int, Seat]:
+        """Return the seats that were kept for members, by their number: by name, then for their rank, then for any member like them."""
+        seats = {at: self._by_name[member.name] for at, member in enumerate(members) if member.name in self._by_name}
+        nameless = [seat for seat in self._before if not seat.member]
+        for kind in (_rank_and_shape, _role_and_shape):
+            left: defaultdict[Hashable, deque[Seat]] = defaultdict(deque)
+            for seat in nameless:
+                left[kind(seat)].append(seat)
+            for at, member in enumerate(members):
+                if at not in seats and (like := left.get(kind(member))):
+                    seats[at] = like.popleft()
+            nameless = [seat for like in left.values() for seat in like]
+        return seats
 
     def _at(self, want: WantedMembers, depth: int) -> Placement | None:
         """Find a place at one level."""
         if want.bound or want.pinned or len(self._gang.shapes) > 1:
             puts = self._mixed(want, depth)
-            return None if puts is None else self.placement(puts)
+            return None if puts is None else self.placement(puts, depth)
         return self._alike(want.loose, depth)
 
     def _alike(self, members: Sequence[Member], depth: int) -> Placement | None:
         """Place members of one shape, of which none has a place: sums of slots say exactly what fits."""
         slots = self.slots(members[0].shape)
-        leaves = slots.level(self.leaves)
+        leaves = slots.level(self.leaves(depth))
         level = leaves if depth == len(self._keys) else slots.level(self.grouping(depth))
         for number in level.best_fits(len(members)):
             if self.exclusions and self.excluded(level.grouping.domain(number)):
@@ -310,15 +391,22 @@ class Search:
         return [leaf for leaf in within if not self.excluded(leaves.domain(leaf))]
 
 
+def _rank_and_shape(of: Member | Seat) -> Hashable:
+    return (of.role, of.rank, of.shape)
+
+
+def _role_and_shape(of: Member | Seat) -> Hashable:
+    return (of.role, of.shape)
+
+
 def _places(cluster: Cluster, grouping: Grouping, members: Iterable[Member]) -> dict[Member, int]:
-    """Return the domains of members that have a node or are pinned."""
+    """Return the domains of members that have a node or are pinned; nodes may have got labels since these were pinned."""
     numbers: dict[Member, int] = {}
     for member in members:
-        if member.node:
-            position = cluster.position(member.node)
+        number = None if member.node else grouping.number(dict(member.pinned or ()))
+        if number is None:
+            position = cluster.position(member.node or member.seat)
             number = None if position is None else grouping.of[position]
-        else:
-            number = grouping.number(dict(member.pinned or ()))
         if number is not None and number >= 0:
             numbers[member] = number
     return numbers
@@ -351,10 +439,11 @@ def packed(
     packing: Callable[[], Packing],
     leaves: Sequence[int],
     places: dict[Member, int],
+    seats: _Seats,
     *,
     some: bool = False,
 ) -> list[Put] | None:
-    """Pack members into leaves: first those that are pinned to one, then the others, the biggest first."""
+    """Pack members into leaves: first those that have a seat, then those that are pinned to a leaf, then the others, the biggest first."""
     shapes, untouched = {member.shape for member in (*want.loose, *want.pinned)}, packing()
     totals = dict.fromkeys(shapes, 0)
     if len(shapes) > 1:
@@ -365,13 +454,17 @@ def packed(
 
     def try_with(choose: Callable[[Packing], list[Put] | None]) -> list[Put] | None:
         nodes = packing()
+        seated = _put_back(nodes, want.pinned, places, seats)
+        have = {id(put.member) for put in seated}
         pinned = nodes.put_all(
-            biggest_first(want.pinned), lambda member: (places[member],) if member in places else (), some=some
+            biggest_first(member for member in want.pinned if id(member) not in have),
+            lambda member: (places[member],) if member in places else (),
+            some=some,
         )
         loose = None if pinned is None else choose(nodes)
-        return (
-            None if pinned is None or loose is None else sorted(pinned + loose, key=lambda put: ring_order(put.member))
-        )
+        if pinned is None or loose is None:
+            return None
+        return sorted(seated + pinned + loose, key=lambda put: ring_order(put.member))
 
     if len(leaves) == 1 or (some and not places):
         return try_with(lambda nodes: nodes.put_in(biggest_first(want.loose), leaves, some=some))
@@ -392,6 +485,23 @@ def packed(
     least = next((count for count, total in enumerate(sums, 1) if total >= enough), len(by_room) + 1)
     tries = (spread(sorted(by_room[:count])) for count in range(least, len(by_room) + 1))
     return next((puts for puts in tries if puts is not None), None)
+
+
+def _put_back(nodes: Packing, pinned: Iterable[Member], places: Mapping[Member, int], seats: _Seats) -> list[Put]:
+    """Put members on the nodes that were given to them, as far as these are in their leaves and have room."""
+    puts: list[Put] = []
+    left = [member for member in pinned if member in seats]
+    for choice in range(max(map(len, seats.values()), default=0)):
+        without: list[Member] = []
+        for member in left:
+            positions = [at for at in seats[member][choice : choice + 1] if nodes.leaves.of[at] == places.get(member)]
+            put = nodes.put_on(member, positions[0]) if positions else None
+            if put is None:
+                without.append(member)
+            else:
+                puts.append(put)
+        left = without
+    return puts
 
 
 def _near(places: dict[Member, int], leaves: Sequence[int]) -> Callable[[Member], list[int]]:

@@ -9,7 +9,7 @@ from railnet.gangs.placement.domain_room import Level
 from railnet.gangs.placement.free_capacity import FreeCapacity
 from railnet.gangs.placement.gang import Gang, Reason, Shortfall
 from railnet.gangs.placement.pod_shape import Shape
-from railnet.gangs.placement.search import Search, WantedMembers, wanted
+from railnet.gangs.placement.search import Search, WantedMembers, known, wanted
 
 _ENOUGH = 1024  # most gangs are smaller
 
@@ -28,7 +28,10 @@ class Shortages:
         search = Search(self._cluster, gang, relaxed=relaxed)
         seen = sum([1 for member in gang.members if member.name])
         needed = gang.needed or len(gang.members)
-        shortfall = Shortfall(gang.key, Reason.NO_ROOM, seen, needed, generation=self._cluster.generation)
+        ignored = self._cluster.unknown(gang.constraint.preferred)
+        shortfall = Shortfall(
+            gang.key, Reason.NO_ROOM, seen, needed, generation=self._cluster.generation, ignored=ignored
+        )
         if keys := self._unknown_keys(gang, search):
             return replace(shortfall, reason=Reason.UNKNOWN_KEY, keys=keys)
         counts = Counter(member.shape for member in (*want.bound, *want.pinned, *want.loose))
@@ -37,11 +40,10 @@ class Shortages:
         return self._with_best(shortfall, search, want)
 
     def _unknown_keys(self, gang: Gang, search: Search) -> tuple[str, ...]:
-        keys = (*gang.constraint.required, *gang.constraint.preferred)
-        if not self._cluster.nodes or search.leaves.nodes:
+        keys = gang.constraint.required
+        if not self._cluster.nodes or search.grouping(len(keys)).nodes:
             return ()
-        nodes = self._cluster.nodes.values()
-        return tuple(key for key in keys if not any(key in node.labels for node in nodes)) or keys
+        return self._cluster.unknown(keys) or keys
 
     def _permanent(self, gang: Gang, search: Search, want: WantedMembers, counts: Counter[Shape]) -> Reason | None:
         least = len(gang.constraint.required)
@@ -131,6 +133,16 @@ def _count(rooms: Iterable[FreeCapacity], resource: str, amount: int, enough: in
             if members >= enough:
                 break
     return members
+
+
+def prefers_in_vain(cluster: Cluster, gang: Gang) -> bool:
+    """Return whether no preferred domain could ever have a gang that prefers some, while there are nodes without the labels that it prefers."""
+    preferred = known(cluster, gang.constraint).preferred
+    if not preferred:
+        return True
+    if not cluster.lacks(gang.constraint.required, preferred):
+        return False
+    return not Search(cluster, gang).holds_at_best(must_start(wanted(cluster, gang)))
 
 
 def must_start(want: WantedMembers) -> WantedMembers:

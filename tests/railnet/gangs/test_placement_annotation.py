@@ -34,6 +34,14 @@ def test_gang_without_topology_has_no_domain() -> None:
     assert parse(written(Placed((), 1))) == Placed((), 1)
 
 
+def test_node_of_a_placement_is_read() -> None:
+    placed = Placed(domain({"leaf": "a"}), 1, node="a-0")
+
+    assert written(placed) == '{"domain":{"leaf":"a"},"attempt":1,"node":"a-0"}'
+    assert parse(written(placed)) == placed
+    assert parse(written(placed._replace(evicted=Evicted.FAILED))) == placed._replace(evicted=Evicted.FAILED)
+
+
 def test_mark_of_an_eviction_is_read() -> None:
     placed = Placed((), 1, Evicted.PREEMPTED)
 
@@ -69,6 +77,9 @@ def test_time_that_no_leader_writes_counts_as_none(moment: str) -> None:
         '{"domain":{"a":1},"attempt":1}',
         '{"domain":[],"attempt":1}',
         '{"domain":{},"attempt":1001}',
+        '{"domain":{},"attempt":1,"node":1}',
+        '{"domain":{},"attempt":1,"node":"ä"}',
+        json.dumps({"domain": {}, "attempt": 1, "node": "n" * 254}),
         "[" * 4000,
         json.dumps({"domain": {str(number): "" for number in range(17)}, "attempt": 1}),
         json.dumps({"domain": {"a": "x" * 8200}, "attempt": 1}),

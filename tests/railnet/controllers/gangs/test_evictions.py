@@ -73,7 +73,7 @@ def test_gang_whose_place_was_taken_goes_to_the_next_domain(cluster: GangCluster
     assert {leaf for pod, leaf in cluster.leaves().items() if pod.startswith("bert")} == {"b"}
     assert {pod["metadata"]["annotations"].get("railnet.io/placement") for pod in cluster.of("pods")} == {
         None,
-        '{"domain":{"railnet.io/leaf":"b"},"attempt":2}',
+        *(f'{{"domain":{{"railnet.io/leaf":"b"}},"attempt":2,"node":"b-{number}"}}' for number in range(4)),
     }
     (text,) = said(cluster, "GangEvicted")
     assert text.startswith("1 of 4 members had no node in railnet.io/leaf=a for 30 s")
@@ -275,6 +275,46 @@ def test_whole_gang_gives_way_to_one_of_higher_priority(cluster: GangCluster) ->
     assert len(cluster.gated()) == 4
     assert {pod for pod in cluster.nodes() if pod.startswith("bert")} == {"bert-0", "bert-1", "bert-2"}
     assert cluster.requests["create pods"] == 4  # the victims were asked once
+
+
+BESIDE_NOTHING = {
+    "podAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"labelSelector": {"matchLabels": {"app": "nothing"}}, "topologyKey": "kubernetes.io/hostname"}
+        ]
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ({"affinity": BESIDE_NOTHING}, "because its pods have required pod affinity, which Railnet cannot check"),
+        ({"resourceClaims": [{"name": "gpu"}]}, "because its pods have resource claims, which Railnet cannot check"),
+        (
+            {"schedulingGates": [{"name": "railnet.io/gang"}, {"name": "others.io/quota"}]},
+            "because its pods have scheduling gates of others, which Railnet cannot check",
+        ),
+        ({"nodeSelector": {"disk": "none"}}, "no node is as its selectors and tolerations require"),
+    ],
+    ids=["pod affinity", "resource claims", "gates", "selector"],
+)
+def test_unschedulable_gang_of_high_priority_has_nothing_evicted_and_says_why(
+    cluster: GangCluster, spec: dict[str, object], text: str
+) -> None:
+    for name in ("low-a", "low-b", "low-c"):
+        cluster.add_gang(name, 4, priority=10)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    cluster.add_gang("bert", 3, priority=100, spec=spec)
+    leader.settle()
+
+    assert cluster.requests["create pods"] == 0
+    assert len(cluster.nodes()) == 12
+    events = [message for _, about, message in cluster.events if about == "Job/bert"]
+    assert len(events) == 1
+    assert text in events[0]
 
 
 def test_gang_that_does_not_preempt_waits(cluster: GangCluster) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from railnet.gangs import planning
 from tests.railnet.controllers.gangs.gang_cluster import CONSTRAINT, GATE, IN_ONE_LEAF, LEAST, GangCluster, Leader, path
+from tests.railnet.controllers.gangs.late_scheduler import bind, seat_of, unbound
 
 ON_ONE_NODE = '{"name":"test","required":{"topologies":[{"key":"kubernetes.io/hostname"}],"nodeSelectors":[{"matchLabels":{"test":"abc"}}]}}'
 
@@ -47,7 +48,10 @@ def test_patch_has_selector_and_placement_and_leaves_the_rest(cluster: GangClust
     pod = cluster.pods()["bert-0"]
 
     assert pod["spec"]["nodeSelector"] == {"disk": "fast", "railnet.io/leaf": "b"}
-    assert pod["metadata"]["annotations"]["railnet.io/placement"] == '{"domain":{"railnet.io/leaf":"b"},"attempt":1}'
+    assert (
+        pod["metadata"]["annotations"]["railnet.io/placement"]
+        == '{"domain":{"railnet.io/leaf":"b"},"attempt":1,"node":"b-0"}'
+    )
     assert pod["metadata"]["annotations"]["railnet.io/explain"] == "…"
     assert pod["spec"]["schedulingGates"] == [{"name": "others.io/quota"}]
 
@@ -471,6 +475,53 @@ def test_topology_that_no_node_has_is_said_at_once_and_never_ignored(cluster: Ga
         "no node has the label acme.com/pod; label the nodes, or correct the constraint"
         in said(cluster, "GangRefused")[0]
     )
+
+
+def test_preferred_topology_that_no_node_has_is_left_out_and_the_event_says_so(cluster: GangCluster) -> None:
+    preferred = (
+        '{"preferred":{"topologies":[{"key":"acme.com/pod"},{"key":"railnet.io/leaf"}]},"relaxAfterSeconds":300}'
+    )
+    cluster.add_gang("bert", 3, constraint=preferred)
+    Leader(cluster).settle()
+
+    assert set(cluster.leaves().values()) == {"a"}
+    assert said(cluster, "GangPlaced") == [
+        "3 members placed in railnet.io/leaf=a; no node has the preferred label acme.com/pod, which was left out"
+    ]
+
+
+def test_gang_that_waits_does_not_ask_for_a_preferred_topology_that_no_node_has(cluster: GangCluster) -> None:
+    cluster.add_gang("large", 40, constraint='{"preferred":{"topologies":[{"key":"acme.com/pod"}]}}')
+    Leader(cluster).settle()
+
+    assert "acme.com/pod" not in said(cluster, "GangRefused")[0]
+
+
+def test_nodes_without_a_preferred_topology_are_used_and_kept_through_late_members_and_a_new_leader(
+    cluster: GangCluster,
+) -> None:
+    """The gang is larger than a leaf, so it need not wait."""
+    for number in range(4):
+        cluster.add_node(f"plain-{number}")
+    preferred = '{"preferred":{"topologies":[{"key":"railnet.io/leaf"}]},"relaxAfterSeconds":300}'
+    owner = cluster.add_stateful_set("bert", 10, constraint=preferred)
+    for rank in range(8):
+        cluster.add_pod(f"bert-{rank}", "bert", owner=owner, constraint=preferred)
+    cluster.add_gang("other", 2, constraint=None)
+    Leader(cluster).settle()
+    seats = {name: seat_of(pod) for name, pod in cluster.pods().items()}
+    assert cluster.gated() == []
+    assert len(set(seats.values())) == 10
+    for name in ("bert-0", "bert-7"):
+        assert bind(cluster, name)
+    for rank in (8, 9):
+        cluster.add_pod(f"bert-{rank}", "bert", owner=owner, constraint=preferred)
+    Leader(cluster).settle()
+
+    assert {name: seat_of(pod) for name, pod in cluster.pods().items() if name in seats} == seats
+    assert len({seat_of(pod) for pod in cluster.pods().values()}) == 12
+    for name in (*unbound(cluster, "bert"), *unbound(cluster, "other")):
+        assert bind(cluster, name)
 
 
 def test_event_of_a_waiting_gang_comes_once_a_minute_at_most(cluster: GangCluster) -> None:

@@ -153,7 +153,7 @@ def test_koordinator_3181_pod_that_is_pinned_and_not_bound_yet_fixes_the_domain_
 
 def test_volcano_5189_label_that_no_node_has_is_said_and_never_ignored() -> None:
     cluster = leaves(2)
-    for constraint in (Constraint(required=("no/such",)), Constraint(preferred=(LEAF, "no/such"))):
+    for constraint in (Constraint(required=("no/such",)), Constraint(required=("no/such",), preferred=(LEAF,))):
         found = plan(cluster, a_gang(1, constraint), relaxed=True)
 
         assert isinstance(found, Shortfall)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from railnet.gangs.placement.node import Node, Taint, node, tolerated
-from railnet.gangs.placement.pod_shape import AffinityTerm, HostPort, Shape, Toleration, shape
+from railnet.gangs.placement.pod_shape import AffinityTerm, HostPort, Shape, Toleration, Unseen, shape
 
 
 def a_spec(**fields: Any) -> dict[str, Any]:
@@ -53,6 +53,33 @@ def test_a_port_on_every_address_conflicts_with_the_port_on_one(other: HostPort,
     assert HostPort(80).conflicts(other) is conflicts
     assert other.conflicts(HostPort(80)) is conflicts
     assert not HostPort(80, "TCP", "10.0.0.2").conflicts(HostPort(80, "TCP", "10.0.0.1"))
+
+
+REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}
+SCORED = {
+    "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": {"topologyKey": "zone"}}]
+}
+
+
+@pytest.mark.parametrize(
+    ("fields", "unseen"),
+    [
+        ({}, ()),
+        ({"affinity": {"podAffinity": REQUIRED}}, (Unseen.AFFINITY,)),
+        ({"affinity": {"podAntiAffinity": REQUIRED}}, (Unseen.ANTI_AFFINITY,)),
+        ({"affinity": {"podAffinity": SCORED, "podAntiAffinity": SCORED}}, ()),
+        ({"affinity": {"podAffinity": {}, "podAntiAffinity": None}}, ()),
+        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}, ()),
+        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]}, (Unseen.SPREAD,)),
+        ({"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "projected": {}}, {"name": "c"}]}, ()),
+        ({"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "data"}}]}, (Unseen.VOLUMES,)),
+        ({"volumes": [{"name": "a", "ephemeral": {}}, {"name": "b", "csi": {}}]}, (Unseen.VOLUMES,)),
+        ({"resourceClaims": [{"name": "gpu"}]}, (Unseen.CLAIMS,)),
+    ],
+    ids=str,
+)
+def test_what_only_the_scheduler_can_check_is_noted(fields: dict[str, Any], unseen: tuple[Unseen, ...]) -> None:
+    assert shape(a_spec(**fields)).unseen == unseen
 
 
 def affinity(*terms: dict[str, Any]) -> dict[str, Any]:

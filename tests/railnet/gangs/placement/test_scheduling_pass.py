@@ -2,10 +2,14 @@
 
 from dataclasses import replace
 
+import pytest
+
 from railnet.gangs.placement.cluster import Cluster
 from railnet.gangs.placement.gang import Gang, Placement, Reason, domain
-from railnet.gangs.placement.pod_shape import Shape
+from railnet.gangs.placement.node import Taint
+from railnet.gangs.placement.pod_shape import AffinityTerm, HostPort, Shape, Unseen
 from railnet.jobs.gang_request import Constraint
+from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
 from tests.railnet.gangs.placement.builders import (
     BEST_IN_ONE_LEAF,
     IN_ONE_LEAF,
@@ -367,6 +371,59 @@ def test_gang_that_fits_nowhere_preempts_also_if_it_only_prefers_a_leaf() -> Non
     found = a_pass(cluster, [a_gang(2, BEST_IN_ONE_LEAF, name="high", priority=10)], now=1.0, running=[low])
 
     assert [one.victims for one in found.preemptions] == [(("ml", "low"),)]
+
+
+NOWHERE = NodeTerm((Requirement("zone", Comparison("In"), ("mars",)),))
+PORT = HostPort(8080)
+
+
+@pytest.mark.parametrize(
+    "lack",
+    [
+        {"unseen": (Unseen.AFFINITY,)},
+        {"unseen": (Unseen.CLAIMS, Unseen.VOLUMES)},
+        {"selector": (("zone", "mars"),)},
+        {"affinity": (AffinityTerm(NOWHERE),)},
+        {"requests": (*WORKER.requests, ("acme.com/qpu", 1))},
+        {"ports": (PORT,)},
+    ],
+    ids=str,
+)
+def test_nothing_leaves_for_a_gang_that_the_scheduler_would_not_put_there(lack: dict[str, object]) -> None:
+    """A pod of no gang has the port on every node."""
+    cluster = leaves(2)
+    low = running(cluster, 4, "low")
+    for node in ("a-0", "a-1"):
+        occupy(cluster, node, 1, Shape((("pods", 1),), ports=(PORT,)))
+    high = a_gang(name="high", priority=10, members=members(2, replace(WORKER, **lack), gang="high"))  # type: ignore[arg-type]
+
+    result = a_pass(cluster, [high], running=[low])
+
+    assert (result.placements, result.preemptions) == ((), ())
+    assert result.shortfalls[0].unseen == lack.get("unseen", ())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"taints": (Taint("maintenance"),)}, {"taints": (Taint("node.kubernetes.io/unschedulable"),)}, {"ready": False}],
+    ids=str,
+)
+def test_nothing_leaves_nodes_that_take_no_pods_of_the_gang(change: dict[str, object]) -> None:
+    cluster = leaves(2)
+    low = running(cluster, 4, "low")
+    for node in list(cluster.nodes.values()):
+        cluster.set_node(replace(node, **change))  # type: ignore[arg-type]
+
+    assert a_pass(cluster, [a_gang(2, name="high", priority=10)], running=[low]).preemptions == ()
+
+
+def test_gang_that_could_evict_nothing_does_not_say_what_only_the_scheduler_knows() -> None:
+    cluster = leaves(1)
+    low = running(cluster, 2, "low", priority=10)
+    shape = replace(WORKER, unseen=(Unseen.CLAIMS,))
+    equal = a_gang(name="equal", priority=10, members=members(1, shape, gang="equal"))
+
+    assert a_pass(cluster, [equal], running=[low]).shortfalls[0].unseen == ()
 
 
 def test_pods_of_no_gang_are_not_preempted() -> None:
