@@ -164,9 +164,9 @@ def test_seat_whose_node_is_gone_is_lost_in_words() -> None:
         ("GangSeatLost", "Job/bert")
     ]
     (text,) = [text for reason, _, text in cluster.events if reason == "GangSeatLost"]
-    assert (
-        text
-        == "1 member lost the place: pod bert-0 was given node a-00, which is gone: room is kept for it on a-02; the scheduler may choose another node of the domain"
+    assert text == (
+        "1 member lost the node before the scheduler used it: pod bert-0 was given a-00, which is gone; room is kept for it on a-02, and the scheduler may "
+        "choose another node of the domain"
     )
     assert planned_nodes(leader) == Counter({"a-01": 1, "a-02": 1})
     assert bind(cluster, "bert-0")
@@ -184,8 +184,8 @@ def test_seat_on_a_node_that_takes_no_pods_any_more_is_lost_in_words() -> None:
     leader.settle()
     (text,) = [text for reason, _, text in cluster.events if reason == "GangSeatLost"]
 
-    assert "pod bert-1 was given node a-01, which may not have it any more" in text
-    assert "its domain has no other room for it" in text
+    assert "pod bert-1 was given a-01, which does not take it any more (not ready, cordoned, or" in text
+    assert "its domain has no other room for it now" in text
 
 
 class World:
