@@ -54,16 +54,18 @@ def placed(
 
 def seats_lost(seats: Sequence[LostSeat]) -> str:
     """Say which members lost the node that they were given, why, and where there is room for them instead."""
-    lost = "; ".join(
-        f"pod {seat.member:.{_MOST_NAME}} was given node {seat.node:.{_MOST_NAME}}, which {seat.reason}: "
-        + (f"room is kept for it on {seat.now:.{_MOST_NAME}}" if seat.now else "its domain has no other room for it")
-        for seat in seats[:_MOST_SEATS]
-    )
+    lost = "; ".join(map(_lost, seats[:_MOST_SEATS]))
     more = len(seats) - _MOST_SEATS
-    return (
-        f"{_number(len(seats), 'member')} lost the place: {lost}{f'; and {more} more' if more > 0 else ''}; the scheduler may choose another "
-        "node of the domain"
+    return f"{_number(len(seats), 'member')} lost the node before the scheduler used it: {lost}{f'; and {more} more' if more > 0 else ''}"
+
+
+def _lost(seat: LostSeat) -> str:
+    instead = (
+        f"room is kept for it on {seat.now:.{_MOST_NAME}}, and the scheduler may choose another node of the domain"
+        if seat.now
+        else "its domain has no other room for it now"
     )
+    return f"pod {seat.member:.{_MOST_NAME}} was given {seat.node:.{_MOST_NAME}}, which {seat.reason}; {instead}"
 
 
 def absent(seen: int, needed: int, job_size: int, root: OwnerReference | None) -> str:

@@ -126,7 +126,7 @@ class SeatLoss(StrEnum):
     """The reason why a node cannot be a member's seat any more."""
 
     GONE = "is gone"
-    CLOSED = "may not have it any more: it is not ready, is cordoned, or has other taints or labels than before"
+    CLOSED = "does not take it any more (not ready, cordoned, or other taints or labels than before)"
 
 
 class LostSeat(NamedTuple):
