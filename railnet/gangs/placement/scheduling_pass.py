@@ -261,8 +261,9 @@ class _Round:
         return placement
 
     def _note_placement(self, gang: Gang, placement: Placement) -> None:
-        ignored = self._cluster.unknown(gang.constraint.preferred)
-        self._placements[gang.key] = replace(placement, ignored=ignored) if ignored else placement
+        if ignored := self._cluster.unknown(gang.constraint.preferred):
+            placement = replace(placement, ignored=ignored)
+        self._placements[gang.key] = placement
 
     def _reserve(self, placement: Placement) -> None:
         self._cluster.reserve(placement)

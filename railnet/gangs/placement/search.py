@@ -166,7 +166,7 @@ class Search:
         self._cluster = cluster
         self._gang = gang
         self._before = before
-        self._by_name = {seat.member: seat for seat in before if seat.member}
+        self._by_name = {seat.member: seat for seat in before if seat.member} if before else {}
         self._levels = levels(known(cluster, gang.constraint), relaxed=relaxed)
         self._keys = self._levels.keys
         self.terms = gang.constraint.nodes

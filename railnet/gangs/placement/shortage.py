@@ -137,12 +137,13 @@ def _count(rooms: Iterable[FreeCapacity], resource: str, amount: int, enough: in
 
 def prefers_in_vain(cluster: Cluster, gang: Gang) -> bool:
     """Return whether no preferred domain could ever have a gang that prefers some, while there are nodes without the labels that it prefers."""
-    preferred = known(cluster, gang.constraint).preferred
-    if not preferred:
-        return True
-    if not cluster.lacks(gang.constraint.required, preferred):
+    required = gang.constraint.required
+    if not cluster.lacks(required, gang.constraint.preferred):  # the common case, in one look
         return False
-    return not Search(cluster, gang).holds_at_best(must_start(wanted(cluster, gang)))
+    preferred = known(cluster, gang.constraint).preferred
+    if preferred and not cluster.lacks(required, preferred):
+        return False
+    return not (preferred and Search(cluster, gang).holds_at_best(must_start(wanted(cluster, gang))))
 
 
 def must_start(want: WantedMembers) -> WantedMembers:
