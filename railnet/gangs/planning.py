@@ -438,10 +438,9 @@ class GangPlanning:
         """Have a gate removed; return False if that is under way, or the API server refused it a moment ago."""
         if pod.gated is None:
             return False
-        node = "" if placed is None else placed.node
-        cluster_node = self.observed.cluster.nodes.get(node)
+        cluster_node = None if placed is None else self.observed.cluster.nodes.get(placed.node)
         host = "" if cluster_node is None else cluster_node.labels.get(HOSTNAME, "")
-        return self._pending.put(pod, Admit(pod.gated, placed, host, node), current)
+        return self._pending.put(pod, Admit(pod.gated, placed, host), current)
 
     def _admit_pods_without_gang(self, current: PlanningPass) -> None:
         """Remove the gates of pods that are of no gang any more. A gang that cannot be read is said, and its pod waits."""

@@ -41,13 +41,11 @@ class Admit(NamedTuple):
     Attributes:
         placed: None for a pod that is of no gang any more.
         host: the host name of the node that it should have; empty for any.
-        node: the name of that node, for which the pod is nominated first; empty if it is nominated already, and for any node.
     """
 
     gated: Gated
     placed: Placed | None
     host: str = ""
-    node: str = ""
 
 
 class Withdraw(NamedTuple):

@@ -80,8 +80,9 @@ class PodWrites:
         """
         about = ApiObject("v1", "pods", pod.name, pod.namespace)
         try:
-            nominated = self._nominate(about, pod, write) if isinstance(write, Admit) and write.node else write
-            self._api.send(self._request(about, pod, nominated))
+            if isinstance(write, Admit) and write.placed is not None and write.placed.node:
+                write = self._nominate(about, pod, write, write.placed.node)
+            self._api.send(self._request(about, pod, write))
         except Absent:
             return ""
         except (
@@ -92,8 +93,8 @@ class PodWrites:
             return str(error)
         return ""
 
-    def _nominate(self, about: ApiObject, pod: PodName, write: Admit) -> Admit:
-        """Nominate a pod for its node, and return the write for the pod as it is then.
+    def _nominate(self, about: ApiObject, pod: PodName, write: Admit, node: str) -> Admit:
+        """Nominate a pod for a node, and return the write for the pod as it is then.
 
         A request that is sent again does not nominate it again: its `resourceVersion` is another one by then.
 
@@ -103,9 +104,8 @@ class PodWrites:
         with self._lock:
             version = self._nominated.get(pod)
         if version is None:
-            version = self._api.send(_status_patch(about, pod, write.node, write.gated.version))["metadata"][
-                "resourceVersion"
-            ]
+            nominated = self._api.send(_status_patch(about, pod, node, write.gated.version))
+            version = nominated["metadata"]["resourceVersion"]
             with self._lock:
                 self._nominated[pod] = version
         return write._replace(gated=replace(write.gated, version=version))

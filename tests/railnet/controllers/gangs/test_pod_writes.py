@@ -15,7 +15,7 @@ from tests.railnet.controllers.cluster_in_memory import Refusal
 from tests.railnet.controllers.gangs.gang_cluster import GangCluster, path
 
 ADMIT = Admit(Gated("2", 0, selects=False, annotated=True), Placed((("railnet.io/leaf", "a"),), 1))
-NOMINATE = ADMIT._replace(node="a-0")
+NOMINATE = ADMIT._replace(placed=Placed((("railnet.io/leaf", "a"),), 1, node="a-0"))
 MARK = Mark(Placed((), 1, Evicted.FAILED))
 
 
