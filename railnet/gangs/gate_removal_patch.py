@@ -23,13 +23,14 @@ _MOST_WEIGHT = 100
 
 @dataclass(frozen=True, slots=True)
 class Gated:
-    """The pod's present state, as far as the patch needs it.
+    """The pod's present state, as far as the patch and the nomination before it need it.
 
     Attributes:
         version: its `resourceVersion`.
         gate: the position of the gate among the pod's scheduling gates. Those of others stay.
         selects: whether the pod has a node selector.
         prefers: how many of `_PREFERRED` the pod's specification has, from the first on.
+        nominated: the node on which the scheduler keeps room for the pod already; empty for none.
     """
 
     version: str
@@ -37,6 +38,7 @@ class Gated:
     selects: bool
     annotated: bool
     prefers: int = 0
+    nominated: str = ""
 
 
 def gated(pod: JsonObject) -> Gated | None:
@@ -46,7 +48,8 @@ def gated(pod: JsonObject) -> Gated | None:
         if gate.get("name") == GATE:
             selects, annotated = bool(spec.get("nodeSelector")), bool(metadata.get("annotations"))
             version = str(metadata.get("resourceVersion") or "")
-            return Gated(version, position, selects, annotated, _depth(spec))
+            nominated = (pod.get("status") or {}).get("nominatedNodeName") or ""
+            return Gated(version, position, selects, annotated, _depth(spec), nominated)
     return None
 
 

@@ -50,7 +50,6 @@ class GangPod:
         role, rank: its place in its job; empty if it does not say it.
         size: how many pods its job has, as its author says it.
         gated: what the patch needs to know that removes its gate; None if it has none.
-        nominated: the node on which the scheduler keeps room for it while it waits behind the gate; empty for none.
         foreign_gates: whether scheduling gates of others hold it.
         placed: where this controller has placed it.
         unschedulable: whether the scheduler has found no node for it.
@@ -73,13 +72,17 @@ class GangPod:
     rank: int = 0
     size: int | None = None
     gated: Gated | None = None
-    nominated: str = ""
     foreign_gates: bool = False
     placed: Placed | None = None
     unschedulable: bool = False
     succeeded: bool = False
     completed_by_eviction: bool = False
     stays: bool = False
+
+    @property
+    def nominated(self) -> str:
+        """The node on which the scheduler keeps room for it while it waits behind the gate; empty for none."""
+        return "" if self.gated is None else self.gated.nominated
 
     @property
     def involved(self) -> InvolvedObject:
@@ -132,7 +135,6 @@ class GangPods:
             rank=rank,
             size=_size(metadata),
             gated=behind,
-            nominated=_nominated_node(pod) if behind else "",
             foreign_gates=any(gate.get("name") != GATE for gate in spec.get("schedulingGates") or ()),
             placed=self._share(_placed(metadata)),
             unschedulable=not node and _is_unschedulable(pod),
@@ -198,11 +200,6 @@ def _size(metadata: JsonObject) -> int | None:
 def _placed(metadata: JsonObject) -> Placed | None:
     text = (metadata.get("annotations") or {}).get(PLACEMENT)
     return None if text is None else placement_annotation.parse(text)
-
-
-def _nominated_node(pod: JsonObject) -> str:
-    node: str = (pod.get("status") or {}).get("nominatedNodeName") or ""
-    return node
 
 
 def _is_disrupted(pod: JsonObject) -> bool:

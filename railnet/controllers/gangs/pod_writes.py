@@ -80,8 +80,8 @@ class PodWrites:
         """
         about = ApiObject("v1", "pods", pod.name, pod.namespace)
         try:
-            if isinstance(write, Admit) and write.placed is not None and write.placed.node:
-                write = self._nominate(about, pod, write, write.placed.node)
+            if isinstance(write, Admit) and _nominates(write):
+                write = self._nominate(about, pod, write)
             self._api.send(self._request(about, pod, write))
         except Absent:
             return ""
@@ -93,8 +93,8 @@ class PodWrites:
             return str(error)
         return ""
 
-    def _nominate(self, about: ApiObject, pod: PodName, write: Admit, node: str) -> Admit:
-        """Nominate a pod for a node, and return the write for the pod as it is then.
+    def _nominate(self, about: ApiObject, pod: PodName, write: Admit) -> Admit:
+        """Nominate a pod for its node, and return the write for the pod as it is then.
 
         A request that is sent again does not nominate it again: its `resourceVersion` is another one by then.
 
@@ -104,6 +104,7 @@ class PodWrites:
         with self._lock:
             version = self._nominated.get(pod)
         if version is None:
+            node = "" if write.placed is None else write.placed.node
             nominated = self._api.send(_status_patch(about, pod, node, write.gated.version))
             version = nominated["metadata"]["resourceVersion"]
             with self._lock:
@@ -120,6 +121,11 @@ class PodWrites:
             # A UID in a merge patch is a precondition (kubernetes/kubernetes#86320).
             return merge_patch(about, {"metadata": {"uid": pod.uid, "annotations": {PLACEMENT: text}}})
         return json_patch(about, steps(write.gated, write.placed, write.host, self._address(pod)))
+
+
+def _nominates(write: Admit) -> bool:
+    """Return whether a pod is nominated before its gate is removed: it has a node, and a leader before this one has not nominated it."""
+    return write.placed is not None and write.placed.node not in ("", write.gated.nominated)
 
 
 def _status_patch(about: ApiObject, pod: PodName, node: str | None, version: str = "") -> Request:

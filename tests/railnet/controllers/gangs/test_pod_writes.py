@@ -1,5 +1,6 @@
 """What is asked of the API server for one pod, and what is reported of it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -161,3 +162,12 @@ def test_nomination_is_taken_back() -> None:
     withdrawing.work()
 
     assert "nominatedNodeName" not in withdrawing.cluster.pods()["bert-0"]["status"]
+
+
+def test_pod_that_an_earlier_leader_nominated_is_not_nominated_again() -> None:
+    """Else leaders of which each dies after its first write would never remove the gate."""
+    nominating = Writing(NOMINATE)
+    nominating.writes.put({nominating.pod: NOMINATE._replace(gated=replace(NOMINATE.gated, nominated="a-0"))})
+    nominating.work()
+
+    assert dict(nominating.cluster.requests) == {"patch pods": 1}
