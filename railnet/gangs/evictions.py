@@ -133,13 +133,15 @@ class GangEvictions:
             if victim.leaving or not stays:
                 yield replace(victim, leaving=True) if leaving else victim
 
-    def may_leave(self, key: GangKey, current: PlanningPass) -> bool:
-        """Return whether one of `victims` may be evicted, as far as its owners are known; those that are not are asked for."""
+    def may_leave(self, key: GangKey, current: PlanningPass) -> bool | None:
+        """Return whether one of `victims` may be evicted; None if an owner is not known yet, and is asked for."""
         if key in self._ends_with_zero:
             return False
         if key not in self._may_leave:  # asked once: there may be more owners than are remembered
             tolerance = self._permissions.find(self._owners.get(key, ()), current)
-            if tolerance is None or tolerance.unread:
+            if tolerance is None:
+                return None
+            if tolerance.unread:
                 return False
             self._may_leave[key] = tolerance.refusal is None
         return self._may_leave[key]

@@ -392,11 +392,10 @@ class GangPlanning:
         keys = (key for key in sorted(self.observed.gangs()) if key[0] not in self.observed.off)
         running = [victim for key in keys for victim in self._victims(key, current)]
         lower = [victim for victim in running if not victim.leaving and victim.priority < highest]
-        spared = {victim.key for victim in lower if not self._evictions.may_leave(victim.key, current)}
-        current.spared = [victim for victim in lower if victim.key in spared]
-        victims = tuple(
-            victim for victim in running if victim.leaving or (victim.priority < highest and victim.key not in spared)
-        )
+        may_leave = {victim.key: self._evictions.may_leave(victim.key, current) for victim in lower}
+        current.spared = [victim for victim in lower if may_leave[victim.key] is False]
+        current.undecided = [victim for victim in lower if may_leave[victim.key] is None]
+        victims = tuple(victim for victim in running if victim.leaving or may_leave.get(victim.key))
         return Rules(running=victims, seated=current.seated)
 
     def _victims(self, key: GangKey, current: PlanningPass) -> Iterator[Gang]:
@@ -461,9 +460,10 @@ class GangPlanning:
             gang = current.gangs[shortfall.gang]
             text = event_messages.waits(gang, shortfall, self._memory[shortfall.gang].made)
             if gang.preempts and not shortfall.permanent:
-                text += event_messages.spared(
-                    [spared.key for spared in current.spared if spared.priority < gang.priority]
-                )
+                if any(victim.priority < gang.priority for victim in current.undecided):
+                    return  # it may take their place: what the API server answers about them decides
+                spared = [victim.key for victim in current.spared if victim.priority < gang.priority]
+                text += event_messages.spared(spared)
             self._say_waiting(shortfall.gang, text, current, "GangRefused" if shortfall.permanent else "GangWaiting")
 
     def _say_room_taken(self, key: GangKey, pods: Members, current: PlanningPass) -> None:

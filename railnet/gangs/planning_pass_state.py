@@ -26,6 +26,7 @@ class PlanningPass:
         seated: gangs that get no place in this pass, and whose placed pods keep their seats.
         looked: the sorted pods of the gangs that were looked at.
         spared: the gangs that no other may take the place of, because an eviction would cost their jobs.
+        undecided: the gangs of which that is not known yet.
         due: when to decide again.
     """
 
@@ -39,6 +40,7 @@ class PlanningPass:
     seated: list[Gang] = field(default_factory=list)
     looked: dict[GangKey, Members] = field(default_factory=dict)
     spared: list[Gang] = field(default_factory=list)
+    undecided: list[Gang] = field(default_factory=list)
     due: float | None = None
 
     def at(self, moment: float) -> None:

@@ -36,9 +36,11 @@ class Passed(NamedTuple):
     send: Callable[[], "Answer"]
 
     def writes(self, resources: Collection[str]) -> bool:
-        """Return whether it writes objects of one of the resources, or subresources of them."""
-        parts = self.path.partition("?")[0].split("/")
-        return self.method in _WRITES and "namespaces" in parts and not set(resources).isdisjoint(parts)
+        """Return whether it writes objects of one of the resources, or subresources of them. A status has a name of its own: `pods/status`."""
+        path = self.path.partition("?")[0]
+        parts = path.split("/")
+        written = {f"{part}/status" for part in parts} if path.endswith("/status") else set(parts)
+        return self.method in _WRITES and "namespaces" in parts and not written.isdisjoint(resources)
 
 
 class Answer(NamedTuple):

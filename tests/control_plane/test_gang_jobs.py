@@ -214,7 +214,7 @@ def test_gang_in_stages_whose_other_members_never_come_gives_its_room_back(
             wait_until(lambda: runs(other), 4 * SECONDS, "the other gang to have the room")
             measured(f"the room of members that never come is another gang's after {time.monotonic() - began:.0f} s")
 
-            wait_until(lambda: [is_gated(pod) for pod in job.pods()] == [True], SECONDS, "the first pod to wait again")
+            wait_until(lambda: {is_gated(pod) for pod in job.pods()} == {True}, SECONDS, "its pods to wait again")
         assert "2 of 4 members were not created" in messages(server, job, "GangEvicted")
 
 
