@@ -146,7 +146,7 @@ FEATURES = [
     Feature(
         "gangs.enabled",
         features.GANGS,
-        objects(f"{CONTROLLERS}-gangs", *CLUSTER),
+        objects(f"{CONTROLLERS}-gangs", *CLUSTER) | objects("railnet-gangs", *POLICY),
         rights={CONTROLLERS: None, UNINSTALL: {("", "pods", "patch")}},
         arguments={HELPER: ["--gangs"], CONTROLLERS: ["--gangs"]},
     ),

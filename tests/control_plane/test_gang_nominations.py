@@ -101,11 +101,6 @@ def test_pods_that_the_scheduler_sees_first_do_not_take_the_place_of_a_gang(
             server.plane.scheduler.start()
 
 
-@pytest.fixture(scope="module")
-def token(server: ApiServer, files: Path) -> str:
-    return server.token(NAMESPACE, NAME)
-
-
 def a_pod(server: ApiServer, name: str, gate: str) -> str:
     """Create a pod that waits behind a gate; return its path."""
     server.namespace(_GUARDED)
@@ -120,15 +115,22 @@ def patch_status(server: ApiServer, path: str, status: JsonObject, token: str) -
     return server.api.merge(f"{path}/status", {"status": status}, token)
 
 
-def test_controllers_may_change_nothing_of_a_status_but_the_nomination(
-    server: ApiServer, files: Path, token: str
-) -> None:
+@pytest.fixture(scope="module")
+def token(server: ApiServer, files: Path) -> str:
+    """Return a token of the controllers when the policy is in force."""
+    account = server.token(NAMESPACE, NAME)
     waiting = a_pod(server, "waiting", "example.com/other")
     wait_until(
-        lambda: _POLICY in patch_status(server, waiting, {"nominatedNodeName": "one-0"}, token).message,
+        lambda: _POLICY in patch_status(server, waiting, {"nominatedNodeName": "one-0"}, account).message,
         SECONDS,
         "the policy to be in force",
     )
+    return account
+
+
+def test_controllers_may_change_nothing_of_a_status_but_the_nomination(
+    server: ApiServer, files: Path, token: str
+) -> None:
     gated = _gated_by_the_webhook(server)
 
     assert patch_status(server, gated, {"nominatedNodeName": "one-0"}, token).status == 200
@@ -136,6 +138,15 @@ def test_controllers_may_change_nothing_of_a_status_but_the_nomination(
     for change in ({"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}, {"phase": "Running"}, {"conditions": None}):
         answer = patch_status(server, gated, change, token)
         assert answer.message.endswith("nothing of a pod's status but nominatedNodeName may be changed"), change
+
+
+def test_controllers_annotate_pods_through_their_status(server: ApiServer, files: Path, token: str) -> None:
+    """So they write sticky addresses, of pods that never had a gate."""
+    other = a_pod(server, "other", "example.com/other")
+    patch = {"metadata": {"annotations": {"example.com/a": "b"}}}
+    answer = server.api.merge(f"{other}/status", patch, token)
+
+    assert (answer.status, answer.message) == (200, "")
 
 
 def _gated_by_the_webhook(server: ApiServer) -> str:
