@@ -182,14 +182,14 @@ def test_next_leader_keeps_the_nodes_that_pods_were_given(
     nodes.create(leaf("one", 4, 2))
     stranger = occupy(server, "one-0", "2")
     with ExitStack() as gangs:
-        job = gangs.enter_context(GangJob(server, "kept", 4, required()))
+        job = gangs.enter_context(GangJob(server, "keeps-seats", 4, required()))
         server.plane.scheduler.stop()
         try:
             with leading(replica, proxy):
                 wait_until(lambda: sum(seats(job).values()) == 4, SECONDS, "four pods without a gate")
             given = seats(job)
             server.api.send("DELETE", f"{stranger}?gracePeriodSeconds=0")
-            beside = gangs.enter_context(GangJob(server, "beside", 2, required()))
+            beside = gangs.enter_context(GangJob(server, "comes-later", 2, required()))
             with leading(replica, proxy):
                 wait_until(lambda: sum(seats(beside).values()) == 2, SECONDS, "two more pods without a gate")
         finally:
