@@ -7,10 +7,12 @@ go on. Pods that nothing makes again are never deleted, and nothing is evicted o
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from railnet.gangs import event_messages
 from railnet.gangs.eviction_permission import ENDS_WITH_ZERO, EvictionPermissions, owners_of
-from railnet.gangs.leader_memory import GangMemory
+from railnet.gangs.leader_memory import Eviction, GangMemory, Leaving
+from railnet.gangs.life_cycle import GangEvent, GangState
 from railnet.gangs.members import Members, victims
 from railnet.gangs.pending_writes import PendingWrites
 from railnet.gangs.placement.gang import Domain, Gang, GangKey
@@ -26,13 +28,28 @@ STUCK_SECONDS = 30.0
 COOL_SECONDS = 300.0  # that a domain is not tried again by the gang that failed there
 CLOSED_SECONDS = 600.0  # that gates stay closed after members did not come to a gang that had them open
 MOST_EVICTIONS = 3
-_LEAVING_SECONDS = (
+LEAVING_SECONDS = (
     300.0  # that others wait for a gang to leave that was asked to; what was deleted by then ends in its own time
 )
 # Members that were made within this time of the others start with them; a later one takes the place of one that has died.
 _TOGETHER_SECONDS = 60.0
 # One that is made so long after the oldest takes the place of one that has died, however young the others are; see MEMBER_SECONDS.
 _LATE_SECONDS = 600.0
+
+
+class _Events(NamedTuple):
+    """The events of an eviction that is done, of one that is not, and of one whose cost is not known yet."""
+
+    goes: GangEvent
+    stays: GangEvent
+    unread: GangEvent | None
+
+
+_MARKED = _Events(GangEvent.MARKED, GangEvent.MARKED_STAYS, GangEvent.MARKED_UNREAD)
+_NO_NODE = _Events(GangEvent.NO_NODE, GangEvent.NO_NODE_STAYS, None)
+_OVERDUE = _Events(GangEvent.OVERDUE, GangEvent.OVERDUE_STAYS, GangEvent.TO_COME)
+_SPLIT = _Events(GangEvent.SPLIT, GangEvent.SPLIT_STAYS, GangEvent.SPLIT_UNREAD)
+_PREEMPTED = _Events(GangEvent.PREEMPTED, GangEvent.PREEMPTED_STAYS, GangEvent.PREEMPTED_STAYS)
 
 
 class GangEvictions:
@@ -42,8 +59,6 @@ class GangEvictions:
         """Put writes into `pending`."""
         self._pending = pending
         self._stuck: dict[PodName, float] = {}
-        # Since when a part of a gang has its place, and the others have no room there.
-        self._in_part: dict[GangKey, float] = {}
         self._victims: dict[GangKey, tuple[Gang, ...]] = {}
         self._owners: dict[GangKey, tuple[Asked, ...]] = {}  # of those in `_victims`
         self._may_leave: dict[GangKey, bool] = {}
@@ -77,40 +92,37 @@ class GangEvictions:
         self._owners.pop(key, None)
         self._may_leave.pop(key, None)
 
-    def goes_on(self, memory: GangMemory, pods: Members, current: PlanningPass) -> bool:
-        """Evict a gang if it must go; return whether it goes: those of its pods that have come back wait for the others to be gone."""
-        marked = [pod for pod in pods.begun if pod.placed is not None and pod.placed.evicted is not None]
-        stuck = self._without_node(pods, current)
-        if marked and memory.evicting is None:
-            tolerance = self._tolerance(pods, current)
-            if tolerance is None:
-                return True
-            if tolerance.refusal is None:
-                self._adopt(memory, pods, marked[0].placed, tolerance, current)
-            else:
-                self._refuse(pods, marked, tolerance, current)
-        elif stuck and memory.evicting is None:
-            self._give_up(memory, pods, stuck, current)
-        if not pods.begun:
-            memory.evicting = None
-        if memory.evicting is not None:
-            if memory.evicting_since + _LEAVING_SECONDS > current.now:
-                current.at(memory.evicting_since + _LEAVING_SECONDS)
-            self._evict(memory.evicting, pods, marked, stuck, current)
-        return memory.evicting is not None
+    def due(self, state: GangState, memory: GangMemory, pods: Members, current: PlanningPass) -> Eviction | None:
+        """Return the eviction that a gang needs as its pods are; None if it needs none, or if it is not known yet what that costs.
 
-    def preempt(self, memory: GangMemory, pods: Members, by: Gang, current: PlanningPass) -> bool:
-        """Evict a gang for another one; return False if it goes already."""
-        if memory.evicting is not None or not pods.begun:
-            return False
-        tolerance = self._tolerance(pods, current)
-        if tolerance is None or tolerance.refusal is not None:  # a victim's pods may have changed since it was offered
-            return False
-        memory.evicting, memory.evicting_since = Evicted.PREEMPTED, current.now
-        text = event_messages.preempted(by.key, by.priority)
-        current.warn(pods.living, "GangPreempted", text + event_messages.job_pause(_pause(pods, tolerance)))
-        self._evict(Evicted.PREEMPTED, pods, [], [], current)
-        return True
+        A mark says that an earlier leader has begun with it.
+        """
+        stuck = self._without_node(pods, current)
+        if state is GangState.EVICTING:
+            return None
+        placed = next((pod.placed for pod in marked(pods)), None)
+        if placed is not None and placed.evicted is not None:
+            until = current.now + (CLOSED_SECONDS if placed.evicted is Evicted.LAPSED else COOL_SECONDS)
+            adopted = Eviction(placed.evicted, placed.attempt, domains=[placed.domain], rests_until=until)
+            return self._permitted(adopted, _MARKED, pods, current)
+        return self._of_stuck(memory, pods, stuck, current) if stuck else None
+
+    def of_split(self, memory: GangMemory, pods: Members, current: PlanningPass) -> Eviction:
+        """Return the eviction of a gang of which one part has its place, and the other has had no room there for a while."""
+        text = event_messages.placed_in_part(len(pods.waiting), len(pods.begun), _domains(pods.begun))
+        return self._helpful(_failed(memory, pods.begun, text, current), _SPLIT, pods, current)
+
+    def of_overdue(self, memory: GangMemory, pods: Members, missing: int, current: PlanningPass) -> Eviction:
+        """Return the eviction of a gang whose gates were opened before all members existed, and to which the others did not come in time."""
+        text = event_messages.lapsed(len(pods.living), missing, len(pods.begun), CLOSED_SECONDS / 60)
+        attempt = attempt_of(memory, pods.begun)
+        lapsed = Eviction(Evicted.LAPSED, attempt, text, rests_until=current.now + CLOSED_SECONDS)
+        return self._helpful(lapsed, _OVERDUE, pods, current)
+
+    def of_victim(self, pods: Members, by: Gang, current: PlanningPass) -> Eviction:
+        """Return the eviction of a gang for another one. A victim's pods may have changed since it was offered."""
+        preempted = Eviction(Evicted.PREEMPTED, 1, event_messages.preempted(by.key, by.priority))
+        return self._permitted(preempted, _PREEMPTED, pods, current)
 
     def victims(
         self, key: GangKey, pods: Members, memory: GangMemory | None, now: float, *, fresh: bool
@@ -122,13 +134,14 @@ class GangEvictions:
 
         `fresh` says that the pods may be sorted in another way than the last time, although none of them has changed.
         """
-        leaving = memory is not None and memory.evicting is not None
+        stage = None if memory is None else memory.stage
+        leaving = isinstance(stage, Leaving)
         if fresh or key not in self._victims:
             owned = all(pod.owner is not None for pod in pods.begun)
             ours = not pods.begun or any(pod.placed is not None or pod.gated is not None for pod in pods.begun)
             self._victims[key] = tuple(victims(key[1], pods, leaving=False)) if owned and ours else ()
             self._owners[key] = owners_of(pods.begun)
-        stays = memory is not None and leaving and now >= memory.evicting_since + _LEAVING_SECONDS
+        stays = isinstance(stage, Leaving) and now >= stage.since + LEAVING_SECONDS
         for victim in self._victims[key]:
             if victim.leaving or not stays:
                 yield replace(victim, leaving=True) if leaving else victim
@@ -170,126 +183,86 @@ class GangEvictions:
                 return Tolerance(ENDS_WITH_ZERO)
         return self._permissions.find(owners_of(pods.begun), current)
 
-    @staticmethod
-    def _refuse(pods: Members, there: Sequence[GangPod], tolerance: Tolerance, current: PlanningPass) -> None:
-        """Say why a gang stays."""
-        if tolerance.refusal is not None:
-            current.warn(pods.living, "GangWaiting", event_messages.not_evicted(_domains(there), tolerance.refusal))
-
-    def _adopt(
-        self, memory: GangMemory, pods: Members, placed: Placed | None, tolerance: Tolerance, current: PlanningPass
-    ) -> None:
-        """Go on with an eviction that an earlier leader has begun."""
-        if placed is not None:
-            memory.evicting, memory.evicting_since = placed.evicted, current.now
-            if placed.evicted is Evicted.FAILED:
-                pause = _pause(pods, tolerance, placed.attempt)
-                memory.fails(placed.attempt, placed.domain, current.now + COOL_SECONDS + pause)
-            elif placed.evicted is Evicted.LAPSED:
-                memory.lapses(placed.attempt, current.now + CLOSED_SECONDS)
-
-    def evict_if_in_part(self, key: GangKey, memory: GangMemory, pods: Members, current: PlanningPass) -> bool:
-        """Have a gang evicted of which one part has its place, and the other has had no room there for a while; return whether it is.
-
-        So it is when a leader dies while it lets the pods go, and another pod takes the room of the rest; or when pods were created while
-        the webhook was off. A member that is made again after a node has died is another matter: the gang has started, and goes on.
-        """
-        newest = max((pod.created for pod in pods.begun), default=0.0)
-        oldest = min(pods.waiting, key=lambda pod: pod.created)
-        if not pods.begun or oldest.created > newest + _TOGETHER_SECONDS or _is_late(oldest, pods.begun):
-            return False
-        until = self._in_part.setdefault(key, current.now) + STUCK_SECONDS
-        if current.now < until:
-            current.at(until)
-            return False
-        text = event_messages.placed_in_part(len(pods.waiting), len(pods.begun), _domains(pods.begun))
-        self._fail(memory, pods, pods.begun, text, current)
-        if memory.evicting is not None:
-            self._evict(memory.evicting, pods, [], [], current)
-        return True
-
-    def evict_lapsed(self, memory: GangMemory, pods: Members, missing: int, current: PlanningPass) -> str | None:
-        """Evict a gang whose gates were opened before all members existed, and to which the others did not come in time.
-
-        Returns:
-            Why it stays; empty if it goes; None if it is not known yet what that costs its job.
-        """
-        attempt = _attempt(memory, pods.begun)
-        why = _stays(pods, attempt)
-        if why:
-            return why
-        tolerance = self._tolerance(pods, current)
-        if tolerance is None:
-            return None
-        if tolerance.refusal is not None:
-            return tolerance.refusal.why
-        memory.evicting, memory.evicting_since = Evicted.LAPSED, current.now
-        memory.lapses(attempt, current.now + CLOSED_SECONDS)
-        text = event_messages.lapsed(len(pods.living), missing, len(pods.begun), CLOSED_SECONDS / 60)
-        count = f"; this is eviction {attempt} of {MOST_EVICTIONS}"
-        current.warn(
-            pods.living, "GangEvicted", text + count + event_messages.job_pause(_pause(pods, tolerance, attempt))
-        )
-        self._evict(Evicted.LAPSED, pods, [], [], current)
-        return ""
-
-    def whole(self, key: GangKey) -> None:
-        """Take in that no part of a gang lacks room now."""
-        self._in_part.pop(key, None)
-
-    def _give_up(self, memory: GangMemory, pods: Members, stuck: list[GangPod], current: PlanningPass) -> None:
-        """Have a gang evicted from a domain in which the scheduler finds no room for it."""
-        if pods.bound and all(_is_late(pod, pods.bound) for pod in stuck):
-            why = "the others have run for long"
-            current.warn(pods.living, "GangWaiting", event_messages.stays(_domains(stuck), why))
-            return
+    def _of_stuck(
+        self, memory: GangMemory, pods: Members, stuck: list[GangPod], current: PlanningPass
+    ) -> Eviction | None:
+        """Return the eviction of a gang from a domain in which the scheduler finds no room for it."""
         # Of pods that were found unschedulable one after the other, the first one has its time over before the others.
         without_node = [pod for pod in pods.placed if pod.unschedulable]
         text = event_messages.evicted(len(without_node), len(pods.begun), _domains(without_node))
-        self._fail(memory, pods, stuck, text, current)
+        failed = _failed(memory, stuck, text, current)
+        if pods.bound and all(_is_late(pod, pods.bound) for pod in stuck):
+            return _useless(failed, _NO_NODE, "the others have run for long")
+        return self._helpful(failed, _NO_NODE, pods, current)
 
-    def _fail(
-        self, memory: GangMemory, pods: Members, there: Sequence[GangPod], text: str, current: PlanningPass
-    ) -> None:
-        """Have a gang evicted from the domains that some of its pods are in, unless that cannot help."""
-        attempt = _attempt(memory, there)
-        why = _stays(pods, attempt)
-        if why:
-            current.warn(pods.living, "GangWaiting", event_messages.stays(_domains(there), why))
-            return
+    def _helpful(self, due: Eviction, events: _Events, pods: Members, current: PlanningPass) -> Eviction:
+        """Return an eviction with its event: whether it can help, and is permitted."""
+        if obstacle := _obstacle(pods, due.attempt):
+            return _useless(due, events, obstacle)
+        text = f"{due.text}; this is eviction {due.attempt} of {MOST_EVICTIONS}"
+        return self._permitted(due._replace(text=text), events, pods, current)
+
+    def _permitted(self, due: Eviction, events: _Events, pods: Members, current: PlanningPass) -> Eviction:
+        """Return an eviction with its event: whether the gang's jobs permit it."""
         tolerance = self._tolerance(pods, current)
         if tolerance is None:
-            return
+            return due._replace(event=events.unread)
         if tolerance.refusal is not None:
-            self._refuse(pods, there, tolerance, current)
-            return
-        pause = _pause(pods, tolerance, attempt)
-        memory.evicting, memory.evicting_since = Evicted.FAILED, current.now
-        for domain in _domains(there):
-            memory.fails(attempt, domain, current.now + COOL_SECONDS + pause)
-        count = f"; this is eviction {attempt} of {MOST_EVICTIONS}"
-        current.warn(pods.living, "GangEvicted", text + count + event_messages.job_pause(pause))
+            text = event_messages.not_evicted(due.domains, tolerance.refusal)
+            return due._replace(event=events.stays, text=text, obstacle=tolerance.refusal.why)
+        pause = _pause(pods, tolerance, due.attempt)
+        return due._replace(
+            event=events.goes,
+            text=due.text and due.text + event_messages.job_pause(pause),
+            rests_until=due.rests_until + (pause if due.why is Evicted.FAILED else 0.0),
+        )
 
-    def _evict(
-        self, why: Evicted, pods: Members, marked: list[GangPod], stuck: list[GangPod], current: PlanningPass
-    ) -> None:
+    def evict(self, why: Evicted, pods: Members, current: PlanningPass) -> None:
         """Mark a pod, then evict the others, then those that are marked."""
-        if not marked:
-            last = (*stuck, *pods.begun)[0]
-            self._pending.put(last, Mark((last.placed or Placed((), 1))._replace(evicted=why)), current)
+        last = marked(pods)
+        if not last:
+            pod = (*self._without_node(pods, current), *pods.begun)[0]
+            self._pending.put(pod, Mark((pod.placed or Placed((), 1))._replace(evicted=why)), current)
             return
-        for pod in [member for member in pods.begun if member not in marked] or marked:
+        for pod in [member for member in pods.begun if member not in last] or last:
             if pod.owner is not None:
                 self._pending.put(pod, Evict(), current)
 
 
+def marked(pods: Members) -> list[GangPod]:
+    """Return the pods that have the mark of an eviction."""
+    return [pod for pod in pods.begun if pod.placed is not None and pod.placed.evicted is not None]
+
+
+def is_split(pods: Members) -> bool:
+    """Return whether a part of a gang has begun without the rest, which is not made again later.
+
+    So it is when a leader dies while it lets the pods go, and another pod takes the room of the rest; or when pods were created while the
+    webhook was off. A member that is made again after a node has died is another matter: the gang has started, and goes on.
+    """
+    newest = max((pod.created for pod in pods.begun), default=0.0)
+    oldest = min(pods.waiting, key=lambda pod: pod.created)
+    return bool(pods.begun) and oldest.created <= newest + _TOGETHER_SECONDS and not _is_late(oldest, pods.begun)
+
+
+def attempt_of(memory: GangMemory, there: Sequence[GangPod]) -> int:
+    """Return which try the present placement is. Pods that never have a gate have no annotation that counts."""
+    return max([memory.tries.attempt, *(pod.placed.attempt for pod in there if pod.placed is not None)])
+
+
+def _failed(memory: GangMemory, there: Sequence[GangPod], text: str, current: PlanningPass) -> Eviction:
+    """Return the eviction from the domains that some pods of a gang are in."""
+    until = current.now + COOL_SECONDS
+    return Eviction(Evicted.FAILED, attempt_of(memory, there), text, _domains(there), until)
+
+
+def _useless(due: Eviction, events: _Events, obstacle: str) -> Eviction:
+    text = event_messages.stays(due.domains, obstacle)
+    return due._replace(event=events.stays, text=text, obstacle=obstacle)
+
+
 def _domains(pods: Sequence[GangPod]) -> list[Domain]:
     return sorted({pod.placed.domain for pod in pods if pod.placed is not None}) or [()]
-
-
-def _attempt(memory: GangMemory, there: Sequence[GangPod]) -> int:
-    """Return which try the present placement is. Pods that never have a gate have no annotation that counts."""
-    return max([memory.attempt, *(pod.placed.attempt for pod in there if pod.placed is not None)])
 
 
 def _pause(pods: Members, tolerance: Tolerance, attempt: int = 1) -> float:
@@ -303,7 +276,7 @@ def _is_late(pod: GangPod, others: Sequence[GangPod]) -> bool:
     return pod.created > min(member.created for member in others) + _LATE_SECONDS
 
 
-def _stays(pods: Members, attempt: int) -> str:
+def _obstacle(pods: Members, attempt: int) -> str:
     """Return why evicting a gang cannot help; empty if it can."""
     least = max((pod.request.min_available or 0 for pod in pods.living if pod.request is not None), default=0)
     if any(pod.owner is None for pod in pods.begun):

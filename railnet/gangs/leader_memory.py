@@ -1,69 +1,157 @@
-"""The facts that a leader remembers of a gang beside its pods. The next leader begins without it, and reaches the same end."""
+"""The facts that a leader remembers of a gang beside its pods. The next leader begins without them, and reaches the same end.
 
-from dataclasses import dataclass, field
+They are one immutable value. Times are on the leader's own clock.
+"""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from railnet.gangs.life_cycle import GangEvent, GangState
 from railnet.gangs.placement.gang import Domain
 from railnet.gangs.placement_annotation import Evicted
 from railnet.gangs.planning_result import Asked
 
 
-@dataclass(slots=True)
-class GangMemory:
-    """The facts about one gang; times are on the leader's own clock.
+class Eviction(NamedTuple):
+    """An eviction that is due.
 
     Attributes:
-        attempt: which try the next placement is.
-        cooling: domains that failed, each with the time until which it is not tried again.
-        evicting: why the gang's pods are evicted; None if they are not.
-        evicting_since: since when.
-        incomplete_since: since when it is placed while members are still to come; None if it is not.
-        lapsed: whether the room for members to come was given back.
-        closed_until: until when its gates are not opened before all members exist: it had them open, and members did not come.
+        attempt: which try the placement is that has failed.
+        text: what is said of it; empty if nothing is.
+        domains: those in which it has failed.
+        rests_until: until when the domains cool down, or the gates stay closed.
+        event: whether it is done; None if it is not known yet what it costs, and nothing else depends on it.
+        obstacle: why the gang stays, a clause.
+    """
+
+    why: Evicted
+    attempt: int
+    text: str = ""
+    domains: Sequence[Domain] = ((),)
+    rests_until: float = 0.0
+    event: GangEvent | None = None
+    obstacle: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Of a gang that has begun: since when members are to come; whether their room was given back; since when a part has no room."""
+
+    incomplete_since: float | None = None
+    lapsed: bool = False
+    split_since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """Of a gang that is evicted: why, and since when."""
+
+    why: Evicted
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tries:
+    """Which try the next placement is; until when domains that failed are left out; until when gates stay closed while members are missing."""
+
+    attempt: int = 1
+    cooling: Mapping[Domain, float] = field(default_factory=dict)
+    closed_until: float = 0.0
+
+    def after(self, eviction: Eviction, now: float) -> "Tries":
+        """Return the tries of a gang that is evicted."""
+        attempt = eviction.attempt + 1
+        match eviction.why:
+            case Evicted.PREEMPTED:
+                return self
+            case Evicted.LAPSED:
+                return replace(self, attempt=attempt, closed_until=eviction.rests_until)
+            case Evicted.FAILED:
+                failed = {domain: eviction.rests_until for domain in eviction.domains if domain}
+                still = {domain: until for domain, until in self.cooling.items() if until > now}
+                return replace(self, attempt=attempt, cooling=still | failed)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """When a member was last seen for the first time, and how many there were then."""
+
+    newest: float = 0.0
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What was said of a gang.
+
+    Attributes:
+        opened: whether gates were opened since the last event about its placement.
+        placed: what that event was about: the domains, the try, and whether members were missing; None before the first one.
+        waiting, waiting_at: the last event of a gang that waits, and when that was.
+    """
+
+    opened: bool = False
+    placed: tuple[frozenset[Domain], int, bool] | None = None
+    waiting: str = ""
+    waiting_at: float = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class GangMemory:
+    """The facts about one gang.
+
+    Attributes:
+        stage: what belongs to its state; None while no member has begun.
         queued: when an older gang of its namespace last got its place, in seconds since 1970.
-        newest: when a member was last seen for the first time.
-        seen: how many members there were then.
-        announces: whether gates were opened since the last event about its placement.
-        announced: what that event was about: the domains, the try, and whether all members existed; None before the first one.
-        waiting_text, waiting_said: the last event of a gang that waits, and when that was.
-        made: how many pods its job makes; 0 if that is not known.
         asked: the owner whose object was read; `asked_at` when.
     """
 
-    attempt: int = 1
-    cooling: dict[Domain, float] = field(default_factory=dict)
-    evicting: Evicted | None = None
-    evicting_since: float = 0.0
-    incomplete_since: float | None = None
-    lapsed: bool = False
-    closed_until: float = 0.0
+    stage: Begun | Leaving | None = None
+    tries: Tries = Tries()
+    arrivals: Arrivals = Arrivals()
+    news: News = News()
     queued: float = 0.0
-    newest: float = 0.0
-    seen: int = 0
-    announces: bool = False
-    announced: tuple[frozenset[Domain], int, bool] | None = None
-    waiting_text: str = ""
-    waiting_said: float = float("-inf")
-    made: int = 0
     asked: Asked | None = None
     asked_at: float = 0.0
 
-    def excluded(self, now: float) -> frozenset[Domain]:
-        """Return the domains that cool down."""
-        self.cooling = {domain: until for domain, until in self.cooling.items() if until > now}
-        return frozenset(self.cooling)
+    @property
+    def begun(self) -> Begun:
+        """What is remembered of a gang that has begun."""
+        return self.stage if isinstance(self.stage, Begun) else Begun()
 
-    def lapses(self, attempt: int, until: float) -> None:
-        """Take in that members did not come to a gang whose gates were opened before they existed."""
-        self.attempt = attempt + 1
-        self.closed_until = until
+    def state(self, now: float, *, has_begun: bool) -> GangState:
+        """Return the gang's state; `has_begun` says whether a member has a place or a node."""
+        if isinstance(self.stage, Leaving):
+            return GangState.EVICTING
+        if has_begun:
+            if self.begun.lapsed:
+                return GangState.LAPSED
+            return GangState.PLACED if self.begun.incomplete_since is None else GangState.INCOMPLETE
+        if self.tries.closed_until > now:
+            return GangState.CLOSED
+        return GangState.COOLING if self.cooling(now) else GangState.WAITING
 
-    def rests_until(self, now: float) -> float:
+    def entering(self, state: GangState, now: float, eviction: Eviction | None) -> "GangMemory":
+        """Return what is remembered when the gang enters a state, or stays in it; `eviction` is the one that is due."""
+        match state:
+            case GangState.WAITING | GangState.COOLING | GangState.CLOSED:
+                return replace(self, stage=None, news=replace(self.news, placed=None))
+            case GangState.PLACED:
+                return replace(self, stage=replace(self.begun, incomplete_since=None, lapsed=False))
+            case GangState.INCOMPLETE | GangState.LAPSED:
+                since, lapsed = self.begun.incomplete_since, state is GangState.LAPSED
+                begun = replace(self.begun, incomplete_since=now if since is None else since, lapsed=lapsed)
+                return replace(self, stage=begun)
+            case GangState.EVICTING:
+                if eviction is None or isinstance(self.stage, Leaving):
+                    return self
+                return replace(self, stage=Leaving(eviction.why, now), tries=self.tries.after(eviction, now))
+
+    def cooling(self, now: float) -> dict[Domain, float]:
+        """Return the domains that cool down, each with the time until then."""
+        return {domain: until for domain, until in self.tries.cooling.items() if until > now}
+
+    def rests_until(self) -> float:
         """Return until when something is remembered that counts although the gang has no pods; a past moment if nothing is."""
-        self.excluded(now)
-        return max([self.closed_until, *self.cooling.values()])
-
-    def fails(self, attempt: int, domain: Domain, until: float) -> None:
-        """Take in that a placement has failed: its domain cools down."""
-        self.attempt = attempt + 1
-        if domain:
-            self.cooling[domain] = until
+        return max([self.tries.closed_until, *self.tries.cooling.values()])

@@ -5,13 +5,15 @@ that are placed or bound fix the domain of the others. So a leader that begins d
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from railnet.errors import Misconfigured
 from railnet.gangs import event_messages
-from railnet.gangs.evictions import CLOSED_SECONDS, GangEvictions
+from railnet.gangs.evictions import CLOSED_SECONDS, LEAVING_SECONDS, STUCK_SECONDS, GangEvictions, attempt_of, is_split
 from railnet.gangs.gate_removal_patch import HOSTNAME
-from railnet.gangs.leader_memory import GangMemory
+from railnet.gangs.leader_memory import Arrivals, Begun, GangMemory, Leaving, Tries
+from railnet.gangs.life_cycle import LIFE_CYCLE, GangAction, GangEvent, GangState
 from railnet.gangs.members import (
     Members,
     is_size_known,
@@ -26,11 +28,11 @@ from railnet.gangs.members import (
 )
 from railnet.gangs.observed_state import ObservedState
 from railnet.gangs.pending_writes import PendingWrites
-from railnet.gangs.placement.gang import Gang, GangKey, LostSeat, Placement, Shortfall
+from railnet.gangs.placement.gang import Gang, GangKey, LostSeat
 from railnet.gangs.placement.preemption import Preemption
 from railnet.gangs.placement.scheduling_pass import Pass, Rules, schedule
-from railnet.gangs.placement_annotation import Placed
-from railnet.gangs.planning_pass_state import Find, PlanningPass, about
+from railnet.gangs.placement_annotation import Evicted, Placed
+from railnet.gangs.planning_pass_state import Find, GangSize, PlanningPass, about
 from railnet.gangs.planning_result import Admit, Decision, Evict, Root, Said, Withdraw, WriteOutcome
 from railnet.gangs.pod import GangPod
 from railnet.jobs.gang_recogniser import agreed
@@ -60,6 +62,7 @@ class GangPlanning:
         self._pending = PendingWrites()
         self._evictions = GangEvictions(self._pending)
         self._last = Pass()
+        self._acts = self._actions()
 
     def pod_changed(self, before: GangPod | None, after: GangPod | None) -> None:
         """Take in a pod that is new, changed or gone."""
@@ -129,15 +132,18 @@ class GangPlanning:
     def _take_answer(self, last: Pass, current: PlanningPass) -> None:
         self._queue_again(last, current)
         for placement in last.placements:
-            self._admit(placement, current)
-        making_room = {preemption.gang for preemption in last.preemptions}
-        for shortfall in last.shortfalls:
-            if shortfall.gang not in making_room:
-                self._wait(shortfall, current)
+            current.placements[placement.gang] = placement
+            self._happens(placement.gang, GangEvent.PLACE_FOUND, current)
+        current.preemptions.update((preemption.gang, preemption) for preemption in last.preemptions)
+        current.shortfalls.update((shortfall.gang, shortfall) for shortfall in last.shortfalls)
+        for key in current.shortfalls:
+            if key not in current.preemptions:
+                self._happens(key, self._without_room(key, current), current)
         for preemption in last.preemptions:
             self._preempt(preemption, current)
-        for key in current.looked.keys() - {shortfall.gang for shortfall in last.shortfalls}:
-            self._evictions.whole(key)
+            self._happens(preemption.gang, GangEvent.OTHERS_GIVE_WAY, current)
+        for key in current.looked.keys() - current.shortfalls.keys():
+            self._remember_split(key, None)
         self._withdraw_nominations(current)
 
     def _withdraw_nominations(self, current: PlanningPass) -> None:
@@ -159,43 +165,61 @@ class GangPlanning:
             gang = current.gangs[shortfall.gang]
             group = gang.namespace, gang.priority
             if group in served and served[group] < _age(gang):
-                self._memory[gang.key].queued = current.wall
+                self._memory[gang.key] = replace(self._memory[gang.key], queued=current.wall)
 
     def _members(self, key: GangKey) -> Members:
         return members(self.observed.of(key), self._pending.assigned.keys())
 
-    # One gang.
+    # What happens to a gang.
+
+    def _happens(self, key: GangKey, event: GangEvent, current: PlanningPass) -> GangAction:
+        """Do what the life of a gang has for an event, and remember it; return what that is."""
+        rule = LIFE_CYCLE[self._state(key, current), event]
+        self._memory[key] = self._memory[key].entering(rule.then, current.now, current.evictions.get(key))
+        self._acts[rule.action](key, current)
+        return rule.action
+
+    def _state(self, key: GangKey, current: PlanningPass) -> GangState:
+        memory = self._memory.setdefault(key, GangMemory())
+        return memory.state(current.now, has_begun=bool(self._pods(key, current).begun))
+
+    def _pods(self, key: GangKey, current: PlanningPass) -> Members:
+        return current.looked.get(key) or self._members(key)
 
     def _look(self, key: GangKey, current: PlanningPass) -> None:
         """Find out what one gang needs; have the planner find a place for it, if that is what it needs."""
-        pods = self._members(key)
-        current.looked[key] = pods
+        pods = current.looked[key] = self._members(key)
+        if self._state(key, current) is GangState.EVICTING and not pods.begun:
+            self._happens(key, GangEvent.ALL_LEFT, current)
+        event = self._departure(key, pods, current)
+        if event is None or self._happens(key, event, current) is GangAction.SAY_STAYS:
+            self._happens(key, self._arrival(key, pods, current), current)
+
+    def _departure(self, key: GangKey, pods: Members, current: PlanningPass) -> GangEvent | None:
+        """Return the event by which members of a gang go, have gone or should go; None if there is none."""
         if not pods.living:
-            self._close(key, current)
-            return
+            return GangEvent.NO_MEMBER
         if key[0] in self.observed.off:
-            for pod in pods.waiting:
-                self._let(pod, None, current)
-            self._close(key, current)
-            return
-        memory = self._memory.setdefault(key, GangMemory())
-        if self._evictions.goes_on(memory, pods, current):
-            self._keep_seats(pods, current)
-            return
-        request = self._request(pods, current)
+            return GangEvent.SWITCHED_OFF
+        state = self._state(key, current)
+        eviction = self._evictions.due(state, self._memory[key], pods, current)
+        if eviction is not None:
+            current.evictions[key] = eviction
+            return eviction.event
+        return GangEvent.STILL_THERE if state is GangState.EVICTING else None
+
+    def _arrival(self, key: GangKey, pods: Members, current: PlanningPass) -> GangEvent:
+        """Return the event by which members of a gang come, are complete, or do not come."""
+        request = self._request(key, pods, current)
         if request is None:
-            self._keep_seats(pods, current)
-        else:
-            self._plan(key, memory, pods, request, current)
+            return GangEvent.CONTRADICTORY
+        size = current.sizes[key] = self._size(key, pods, request, current)
+        if pods.begun and size.missing:
+            return self._incomplete(key, pods, size, current)
+        return arrival(pods, size)
 
-    def _keep_seats(self, pods: Members, current: PlanningPass) -> None:
-        """Have the placed pods of a gang keep their nodes, although the gang is not planned: the scheduler may bind them at any moment."""
-        request = next((pod.request for pod in pods.placed if pod.request is not None), None)
-        if request is not None:
-            current.seated.append(planned(request, pods, self._pending.assigned, waiting=False))
-
-    def _request(self, pods: Members, current: PlanningPass) -> GangRequest | None:
-        """Return what all members say together; None if they contradict each other, which is said."""
+    def _request(self, key: GangKey, pods: Members, current: PlanningPass) -> GangRequest | None:
+        """Return what all members say together; None if they contradict each other."""
         requests: dict[GangRequest, str] = {}
         for pod in pods.living:
             if pod.request is not None:
@@ -203,77 +227,45 @@ class GangPlanning:
         try:
             return agreed((name, request) for request, name in requests.items())
         except Misconfigured as error:
-            if pods.waiting:
-                current.warn(pods.living, "GangRefused", str(error))
+            current.faults[key] = str(error)
             return None
 
-    def _plan(
-        self, key: GangKey, memory: GangMemory, pods: Members, request: GangRequest, current: PlanningPass
-    ) -> None:
-        root, ready = self._root(memory, pods, request, current)
-        ready = ready and self._has_settled(memory, pods, request, root, current) and not self._is_joined(pods, current)
-        memory.made = made(request, root)
-        coming = to_come(request, pods, root) if ready else ()
-        least = needed(request, pods, root) if ready else len(pods.begun)
-        absent = max(0, least - len(pods.living))
-        missing = max(absent, len(coming))
-        if self._has_lapsed(memory, pods, missing, current):
-            if memory.evicting is not None:
-                return
-            coming, least, missing = (), min(least, len(pods.living)), 0
-        if not pods.begun:
-            memory.announced = None
-        size = len(pods.came) + absent
-        if ready and absent and not pods.begun and not self._opens_early(memory, size, root, current):
-            self._wait_for_members(key, pods, size, root, current)
-            return
-        self._announce(memory, pods, request, missing, current)
-        if not (pods.waiting or pods.placed or missing):
-            self._settle(key, memory)
-            return
-        gang = planned(
-            request,
-            pods,
-            self._pending.assigned,
-            waiting=ready,
-            coming=coming,
-            least=least,
-            excluded=memory.excluded(current.now),
-            queued=memory.queued,
-        )
-        for until in memory.cooling.values():
-            current.at(until)
-        if gang.members:
-            current.gangs[key] = gang
+    def _size(self, key: GangKey, pods: Members, request: GangRequest, current: PlanningPass) -> GangSize:
+        root, is_read = self._root(key, pods, request, current)
+        known = is_read and self._has_settled(key, pods, request, root, current) and not self._is_joined(pods, current)
+        least = needed(request, pods, root) if known else len(pods.begun)
+        coming = to_come(request, pods, root) if known else ()
+        return GangSize(request, root, known, made(request, root), coming, least, max(0, least - len(pods.living)))
 
     def _root(
-        self, memory: GangMemory, pods: Members, request: GangRequest, current: PlanningPass
+        self, key: GangKey, pods: Members, request: GangRequest, current: PlanningPass
     ) -> tuple[Root | None, bool]:
         """Return what makes the pods, and whether all is known that can be."""
-        asked = about(pods.living).owner
+        asked, memory = about(pods.living).owner, self._memory[key]
         if asked is None or not needs_root(request, pods) or (memory.asked is None and _has_run(pods, current)):
             return None, True
         root = current.find(asked)
         if asked != memory.asked:
-            memory.asked, memory.asked_at = asked, current.now
+            memory = replace(memory, asked=asked, asked_at=current.now)
         if root is not None and pods.waiting and needed(request, pods, root) > len(pods.living):
             if current.now - memory.asked_at >= _ASK_SECONDS:
-                memory.asked_at = current.now
+                memory = replace(memory, asked_at=current.now)
                 current.asked_again.append(asked)
             current.at(memory.asked_at + _ASK_SECONDS)
+        self._memory[key] = memory
         return root, root is not None
 
     def _has_settled(
-        self, memory: GangMemory, pods: Members, request: GangRequest, root: Root | None, current: PlanningPass
+        self, key: GangKey, pods: Members, request: GangRequest, root: Root | None, current: PlanningPass
     ) -> bool:
         """Return whether all members have come, as far as can be known."""
-        if len(pods.living) > memory.seen:
-            memory.newest = current.now
-        memory.seen = len(pods.living)
+        arrivals, living = self._memory[key].arrivals, len(pods.living)
+        arrivals = Arrivals(current.now if living > arrivals.count else arrivals.newest, living)
+        self._memory[key] = replace(self._memory[key], arrivals=arrivals)
         if not pods.waiting or pods.begun or is_size_known(request, pods, root):
             return True
-        current.at(memory.newest + _SETTLE_SECONDS)
-        return current.now - memory.newest >= _SETTLE_SECONDS
+        current.at(arrivals.newest + _SETTLE_SECONDS)
+        return current.now - arrivals.newest >= _SETTLE_SECONDS
 
     @staticmethod
     def _is_joined(pods: Members, current: PlanningPass) -> bool:
@@ -288,98 +280,151 @@ class GangPlanning:
             current.at(current.now + left)
         return left > 0
 
-    @staticmethod
-    def _opens_early(memory: GangMemory, size: int, root: Root | None, current: PlanningPass) -> bool:
-        """Return whether the gates of a gang are opened although members that start together do not exist.
-
-        If its root creates its pods in stages, the gang would wait for ever for the later ones. So the room of all is reserved, and those that
-        exist begin.
-        """
-        in_stages = root is not None and bool(root.stages) and memory.made >= size
-        return in_stages and memory.closed_until <= current.now
-
-    def _wait_for_members(
-        self, key: GangKey, pods: Members, size: int, root: Root | None, current: PlanningPass
-    ) -> None:
-        """Say that a gang waits for members that do not exist, when none has come for a while."""
-        memory, seen = self._memory[key], len(pods.came)
-        if memory.closed_until > current.now:
-            current.at(memory.closed_until)
-            self._say_waiting(key, event_messages.closed(seen, size, CLOSED_SECONDS / 60), current)
-            return
-        settled = memory.newest + _COMING_SECONDS
-        if current.now < settled:
-            current.at(settled)
-            return
-        only = root if root is not None and makes_all(pods, root) else None
-        job_size = 0 if only is None else memory.made
-        text = event_messages.absent(seen, size, job_size, None if only is None else only.owner)
-        self._say_waiting(key, text, current, "GangRefused" if 0 < job_size < size else "GangWaiting")
-
-    def _has_lapsed(self, memory: GangMemory, pods: Members, missing: int, current: PlanningPass) -> bool:
-        """Return whether members have not come for so long that no room is kept for them any more.
-
-        If the gates were opened before all members existed, it is then as if they had never been: those that have begun are evicted.
-        """
-        if not missing or not pods.begun:
-            memory.incomplete_since, memory.lapsed = None, False
-            return False
-        if memory.incomplete_since is None:
-            memory.incomplete_since = current.now
-        until = reserved_until(pods, self._pending.assigned)
-        end = memory.incomplete_since + MEMBER_SECONDS if until is None else current.now + until - current.wall
+    def _incomplete(self, key: GangKey, pods: Members, size: GangSize, current: PlanningPass) -> GangEvent:
+        """Return the event of a gang that has begun, and of which members do not exist: whether they still may come."""
+        memory, until = self._memory[key], reserved_until(pods, self._pending.assigned)
+        since = current.now if memory.begun.incomplete_since is None else memory.begun.incomplete_since
+        end = since + MEMBER_SECONDS if until is None else current.now + until - current.wall
         if current.now < end:
             current.at(end)
-            return False
-        if not memory.lapsed:
-            # Long after that time, all members may have existed, and the one that had no time is gone.
-            is_recent = until is not None and current.wall < until + MEMBER_SECONDS
-            why = self._evictions.evict_lapsed(memory, pods, missing, current) if is_recent else ""
-            if why is None:  # the answer causes another pass
-                return False
-            memory.lapsed = True
-            if memory.evicting is None:
-                text = event_messages.incomplete(len(pods.living), missing, MEMBER_SECONDS / 60, why)
-                current.warn(pods.living, "GangWaiting", text)
-        return True
+            return GangEvent.TO_COME
+        # Long after that time, all members may have existed, and the one that had no time is gone.
+        is_recent = until is not None and current.wall < until + MEMBER_SECONDS
+        if memory.begun.lapsed or not is_recent:
+            current.evictions.pop(key, None)
+            return GangEvent.OVERDUE_STAYS
+        eviction = current.evictions[key] = self._evictions.of_overdue(memory, pods, size.missing, current)
+        return eviction.event or GangEvent.TO_COME
 
-    def _announce(
-        self, memory: GangMemory, pods: Members, request: GangRequest, missing: int, current: PlanningPass
-    ) -> None:
-        """Say where a gang is placed when all its pods have been let go: once for each change, with all of its members."""
-        if not memory.announces or pods.waiting or any(pod.name in self._pending.assigned for pod in pods.placed):
-            return
-        settled = memory.newest + _SETTLE_SECONDS
-        if not memory.made and current.now < settled:  # more members may come, and are announced with these
-            current.at(settled)
-            return
-        memory.announces, memory.waiting_text = False, ""
-        places = [pod.placed for pod in pods.begun if pod.placed is not None]
-        domains, attempt = Counter(place.domain for place in places), _attempt(memory, pods)
-        now_announced = frozenset(domains), attempt, bool(missing)
-        if domains and now_announced != memory.announced:
-            preferred = () if request.constraint is None else request.constraint.preferred
-            ignored = self.observed.cluster.unknown(preferred)
-            text = event_messages.placed(domains, missing, attempt, MEMBER_SECONDS / 60, ignored)
-            current.said.append(Said(about(pods.living), "GangPlaced", text))
-        memory.announced = now_announced
+    # What is done with a gang.
 
-    def _settle(self, key: GangKey, memory: GangMemory) -> None:
-        """Forget the tries of a gang whose members all have a node."""
-        memory.attempt, memory.cooling = 1, {}
-        if not memory.announces:
-            self._open.discard(key)
-
-    def _close(self, key: GangKey, current: PlanningPass) -> None:
-        """Forget a gang, unless it has been evicted and its pods are yet to come back."""
-        memory = self._memory.get(key)
-        if memory is not None and (rests := memory.rests_until(current.now)) > current.now:
-            memory.evicting = None
-            current.at(rests)
-            return
+    def _forget(self, key: GangKey, _: PlanningPass) -> None:
         self._open.discard(key)
         self._memory.pop(key, None)
         self._evictions.forget(key)
+
+    def _rest(self, key: GangKey, current: PlanningPass) -> None:
+        current.at(self._memory[key].rests_until())
+
+    def _open_all(self, key: GangKey, current: PlanningPass) -> None:
+        for pod in current.looked[key].waiting:
+            self._let(pod, None, current)
+        is_over = self._memory[key].rests_until() <= current.now
+        (self._forget if is_over else self._rest)(key, current)
+
+    def _hold(self, key: GangKey, current: PlanningPass) -> None:
+        """Have the placed pods of a gang keep their nodes, although the gang is not planned: the scheduler may bind them at any moment."""
+        pods = self._pods(key, current)
+        request = next((pod.request for pod in pods.placed if pod.request is not None), None)
+        if request is not None:
+            current.seated.append(planned(request, pods, self._pending.assigned, waiting=False))
+
+    def _refuse(self, key: GangKey, current: PlanningPass) -> None:
+        pods = current.looked[key]
+        if pods.waiting and key in current.faults:
+            current.warn(pods.living, "GangRefused", current.faults[key])
+        self._hold(key, current)
+
+    def _evict(self, key: GangKey, current: PlanningPass) -> None:
+        pods, stage, eviction = self._pods(key, current), self._memory[key].stage, current.evictions.get(key)
+        if not isinstance(stage, Leaving):
+            return
+        if eviction is not None and eviction.text:
+            reason = "GangPreempted" if stage.why is Evicted.PREEMPTED else "GangEvicted"
+            current.warn(pods.living, reason, eviction.text)
+        self._open.add(key)
+        if stage.since + LEAVING_SECONDS > current.now:
+            current.at(stage.since + LEAVING_SECONDS)
+        self._evictions.evict(stage.why, pods, current)
+        self._hold(key, current)
+
+    def _say_stays(self, key: GangKey, current: PlanningPass) -> None:
+        current.warn(current.looked[key].living, "GangWaiting", current.evictions[key].text)
+
+    def _say_absent(self, key: GangKey, current: PlanningPass) -> None:
+        """Say that a gang waits for members that do not exist, when none has come for a while."""
+        pods, size, settled = current.looked[key], current.sizes[key], self._newest(key) + _COMING_SECONDS
+        if current.now < settled:
+            current.at(settled)
+            return
+        only = size.root if size.root is not None and makes_all(pods, size.root) else None
+        job_size, everyone = 0 if only is None else size.made, len(pods.came) + size.absent
+        text = event_messages.absent(len(pods.came), everyone, job_size, None if only is None else only.owner)
+        self._say_waiting(key, text, current, "GangRefused" if 0 < job_size < everyone else "GangWaiting")
+
+    def _say_closed(self, key: GangKey, current: PlanningPass) -> None:
+        seen = len(current.looked[key].came)
+        current.at(self._memory[key].tries.closed_until)
+        text = event_messages.closed(seen, seen + current.sizes[key].absent, CLOSED_SECONDS / 60)
+        self._say_waiting(key, text, current)
+
+    def _newest(self, key: GangKey) -> float:
+        return self._memory[key].arrivals.newest
+
+    def _give_back(self, key: GangKey, current: PlanningPass) -> None:
+        eviction, living = current.evictions.get(key), current.looked[key].living
+        text = event_messages.incomplete(
+            len(living),
+            current.sizes[key].missing,
+            MEMBER_SECONDS / 60,
+            "" if eviction is None else eviction.obstacle,
+        )
+        current.warn(living, "GangWaiting", text)
+        self._plan_without(key, current)
+
+    def _plan_without(self, key: GangKey, current: PlanningPass) -> None:
+        size, living = current.sizes[key], len(current.looked[key].living)
+        current.sizes[key] = replace(size, coming=(), least=min(size.least, living), absent=0)
+        self._plan(key, current)
+
+    def _plan(self, key: GangKey, current: PlanningPass) -> None:
+        """Have the planner find room for the members that have none; there may be none."""
+        self._announce(key, current)
+        memory, pods, size = self._memory[key], current.looked[key], current.sizes[key]
+        if not (pods.waiting or pods.placed or size.missing):
+            self._forget_tries(key)
+            return
+        cooling = memory.cooling(current.now)
+        gang = planned(
+            size.request,
+            pods,
+            self._pending.assigned,
+            waiting=size.known,
+            coming=size.coming,
+            least=size.least,
+            excluded=frozenset(cooling),
+            queued=memory.queued,
+        )
+        for until in cooling.values():
+            current.at(until)
+        if gang.members:
+            current.gangs[key] = gang
+
+    def _announce(self, key: GangKey, current: PlanningPass) -> None:
+        """Say where a gang is placed when all its pods have been let go: once for each change, with all of its members."""
+        memory, pods, size = self._memory[key], current.looked[key], current.sizes[key]
+        if not memory.news.opened or pods.waiting or any(pod.name in self._pending.assigned for pod in pods.placed):
+            return
+        settled = self._newest(key) + _SETTLE_SECONDS
+        if not size.made and current.now < settled:  # more members may come, and are announced with these
+            current.at(settled)
+            return
+        places = [pod.placed for pod in pods.begun if pod.placed is not None]
+        domains, attempt = Counter(place.domain for place in places), attempt_of(memory, pods.begun)
+        placed = frozenset(domains), attempt, bool(size.missing)
+        if domains and placed != memory.news.placed:
+            preferred = () if size.request.constraint is None else size.request.constraint.preferred
+            ignored = self.observed.cluster.unknown(preferred)
+            text = event_messages.placed(domains, size.missing, attempt, MEMBER_SECONDS / 60, ignored)
+            current.said.append(Said(about(pods.living), "GangPlaced", text))
+        news = replace(memory.news, opened=False, placed=placed, waiting="")
+        self._memory[key] = replace(memory, news=news)
+
+    def _forget_tries(self, key: GangKey) -> None:
+        memory = self._memory[key]
+        self._memory[key] = replace(memory, tries=Tries(closed_until=memory.tries.closed_until))
+        if not memory.news.opened:
+            self._open.discard(key)
 
     # What the planner is given.
 
@@ -406,17 +451,17 @@ class GangPlanning:
 
     # What the planner answered.
 
-    def _admit(self, placement: Placement, current: PlanningPass) -> None:
+    def _admit(self, key: GangKey, current: PlanningPass) -> None:
         """Have the gates removed of the pods that have a place."""
-        pods, memory = current.looked[placement.gang], self._memory[placement.gang]
+        pods, memory, seats = current.looked[key], self._memory[key], current.placements[key].seats
         waiting = {pod.name.name: pod for pod in pods.waiting}
-        attempt = _attempt(memory, pods)
-        until = self._reservation(pods, current) if any(not seat.member for seat in placement.seats) else None
-        for seat in placement.seats:
+        attempt = attempt_of(memory, pods.begun)
+        until = self._reservation(pods, current) if any(not seat.member for seat in seats) else None
+        for seat in seats:
             pod = waiting.get(seat.member)
             placed = Placed(seat.domain, attempt, node=seat.node, reserved_until=until)
             if pod is not None and self._let(pod, placed, current):
-                memory.announces = True
+                self._memory[key] = replace(memory, news=replace(memory.news, opened=True))
 
     def _reservation(self, pods: Members, current: PlanningPass) -> int | None:
         """Return until when room is kept for members that do not exist yet; None if all have existed before."""
@@ -427,11 +472,15 @@ class GangPlanning:
     def _preempt(self, preemption: Preemption, current: PlanningPass) -> None:
         """Have the gangs evicted that must leave their place to another gang."""
         for key in preemption.victims:
-            memory = self._memory.setdefault(key, GangMemory())
-            pods = current.looked.get(key) or self._members(key)
-            if self._evictions.preempt(memory, pods, current.gangs[preemption.gang], current):
-                self._open.add(key)
-        self._say_waiting(preemption.gang, event_messages.waits_for(preemption), current)
+            pods = self._pods(key, current)
+            if self._state(key, current) is GangState.EVICTING or not pods.begun:
+                continue
+            eviction = self._evictions.of_victim(pods, current.gangs[preemption.gang], current)
+            current.evictions[key] = eviction
+            self._happens(key, eviction.event or GangEvent.PREEMPTED_STAYS, current)
+
+    def _say_others_leave(self, key: GangKey, current: PlanningPass) -> None:
+        self._say_waiting(key, event_messages.waits_for(current.preemptions[key]), current)
 
     def _let(self, pod: GangPod, placed: Placed | None, current: PlanningPass) -> bool:
         """Have a gate removed; return False if that is under way, or the API server refused it a moment ago."""
@@ -451,23 +500,39 @@ class GangPlanning:
             else:
                 self._let(pod, None, current)
 
-    def _wait(self, shortfall: Shortfall, current: PlanningPass) -> None:
-        """Say why a gang waits; if a part of it cannot join the other, have it evicted."""
-        pods, memory = current.looked[shortfall.gang], self._memory[shortfall.gang]
+    def _without_room(self, key: GangKey, current: PlanningPass) -> GangEvent:
+        """Return the event of a gang for which the planner has no room; if a part of it cannot join the other, it is to be evicted."""
+        pods, shortfall = current.looked[key], current.shortfalls[key]
         if not pods.waiting:
-            self._say_room_taken(shortfall.gang, pods, current)
-        elif not self._evictions.evict_if_in_part(shortfall.gang, memory, pods, current):
-            gang = current.gangs[shortfall.gang]
-            text = event_messages.waits(gang, shortfall, self._memory[shortfall.gang].made)
-            if gang.preempts and not shortfall.permanent:
-                if any(victim.priority < gang.priority for victim in current.undecided):
-                    return  # it may take their place: what the API server answers about them decides
-                spared = [victim.key for victim in current.spared if victim.priority < gang.priority]
-                text += event_messages.spared(spared)
-            self._say_waiting(shortfall.gang, text, current, "GangRefused" if shortfall.permanent else "GangWaiting")
+            return GangEvent.ROOM_TAKEN
+        if is_split(pods):
+            since = self._memory[key].begun.split_since
+            until = (current.now if since is None else since) + STUCK_SECONDS
+            self._remember_split(key, until - STUCK_SECONDS)
+            if current.now >= until:
+                eviction = self._evictions.of_split(self._memory[key], pods, current)
+                current.evictions[key] = eviction
+                return eviction.event or GangEvent.SPLIT_UNREAD
+            current.at(until)
+        return GangEvent.NEVER_A_PLACE if shortfall.permanent else GangEvent.NO_PLACE
 
-    def _say_room_taken(self, key: GangKey, pods: Members, current: PlanningPass) -> None:
+    def _remember_split(self, key: GangKey, since: float | None) -> None:
+        memory = self._memory.get(key)
+        if memory is not None and isinstance(memory.stage, Begun):
+            self._memory[key] = replace(memory, stage=replace(memory.stage, split_since=since))
+
+    def _say_no_place(self, key: GangKey, current: PlanningPass) -> None:
+        gang, shortfall = current.gangs[key], current.shortfalls[key]
+        text = event_messages.waits(gang, shortfall, current.sizes[key].made)
+        if gang.preempts and not shortfall.permanent:
+            if any(victim.priority < gang.priority for victim in current.undecided):
+                return  # it may take their place: what the API server answers about them decides
+            text += event_messages.spared([victim.key for victim in current.spared if victim.priority < gang.priority])
+        self._say_waiting(key, text, current, "GangRefused" if shortfall.permanent else "GangWaiting")
+
+    def _say_room_taken(self, key: GangKey, current: PlanningPass) -> None:
         """Say that members that do not exist yet have no room beside the others any more: no gate keeps pods of no gang out."""
+        pods = current.looked[key]
         missing = current.gangs[key].needed - len(pods.living)
         domains = sorted({pod.placed.domain for pod in pods.begun if pod.placed is not None})
         if missing > 0 and domains:
@@ -485,12 +550,13 @@ class GangPlanning:
     def _say_waiting(self, key: GangKey, text: str, current: PlanningPass, reason: str = "GangWaiting") -> None:
         """Say something of a gang that waits, if it is new, once a minute at most."""
         memory = self._memory[key]
-        if text == memory.waiting_text:
+        again = memory.news.waiting_at + _SAY_SECONDS
+        if text == memory.news.waiting:
             return
-        if current.now < memory.waiting_said + _SAY_SECONDS:
-            current.at(memory.waiting_said + _SAY_SECONDS)
+        if current.now < again:
+            current.at(again)
             return
-        memory.waiting_text, memory.waiting_said = text, current.now
+        self._memory[key] = replace(memory, news=replace(memory.news, waiting=text, waiting_at=current.now))
         current.warn(current.looked[key].living, reason, text)
 
     def _counts(self, current: PlanningPass) -> tuple[int, int]:
@@ -501,18 +567,54 @@ class GangPlanning:
         placed = sum(key not in current.looked or bool(current.looked[key].begun) for key in self.observed.gangs())
         return waiting, placed
 
+    def _actions(self) -> Mapping[GangAction, Callable[[GangKey, PlanningPass], None]]:
+        return {
+            GangAction.FORGET: self._forget,
+            GangAction.REST: self._rest,
+            GangAction.OPEN: self._open_all,
+            GangAction.GO_ON: _nothing,
+            GangAction.LEAVE: _nothing,
+            GangAction.HOLD: self._hold,
+            GangAction.REFUSE: self._refuse,
+            GangAction.EVICT: self._evict,
+            GangAction.SAY_STAYS: self._say_stays,
+            GangAction.SAY_ABSENT: self._say_absent,
+            GangAction.SAY_CLOSED: self._say_closed,
+            GangAction.KEEP: self._plan,
+            GangAction.PLAN: self._plan,
+            GangAction.GIVE_BACK: self._give_back,
+            GangAction.PLAN_WITHOUT: self._plan_without,
+            GangAction.SETTLE: self._plan,
+            GangAction.ADMIT: self._admit,
+            GangAction.SAY_NO_PLACE: self._say_no_place,
+            GangAction.SAY_REFUSED: self._say_no_place,
+            GangAction.SAY_ROOM_TAKEN: self._say_room_taken,
+            GangAction.SAY_OTHERS_LEAVE: self._say_others_leave,
+        }
+
 
 def _age(gang: Gang) -> tuple[float, str]:
     """Return a key that sorts the gangs of a namespace: the oldest first."""
     return gang.since, gang.name
 
 
-def _attempt(memory: GangMemory, pods: Members) -> int:
-    """Return which try the present placement is, or the next one."""
-    return max([memory.attempt, *(pod.placed.attempt for pod in pods.begun if pod.placed is not None)])
-
-
 def _has_run(pods: Members, current: PlanningPass) -> bool:
     """Return whether all members are so old that no room is kept for others: a leader that did not place them need not ask for their root."""
     newest = max(pod.created for pod in pods.living)
     return not pods.waiting and not pods.placed and current.wall - newest > MEMBER_SECONDS
+
+
+def arrival(pods: Members, size: GangSize) -> GangEvent:
+    """Return the event by which members of a gang have come, or are awaited before any begins."""
+    if not (pods.waiting or pods.placed):
+        return GangEvent.ALL_HAVE_NODES
+    if not size.known:
+        return GangEvent.UNCERTAIN
+    if not size.absent or pods.begun:
+        return GangEvent.COMPLETE
+    in_stages = size.root is not None and bool(size.root.stages) and size.made >= len(pods.came) + size.absent
+    return GangEvent.STAGED if in_stages else GangEvent.ABSENT
+
+
+def _nothing(_: GangKey, __: PlanningPass) -> None:
+    pass

@@ -3,13 +3,42 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from railnet.gangs.leader_memory import Eviction
 from railnet.gangs.members import Members
-from railnet.gangs.placement.gang import Gang, GangKey
+from railnet.gangs.placement.gang import Gang, GangKey, Member, Placement, Shortfall
+from railnet.gangs.placement.preemption import Preemption
 from railnet.gangs.planning_result import About, Asked, Root, Said, Write
 from railnet.gangs.pod import GangPod
+from railnet.jobs.gang_request import GangRequest
 from railnet.objects.pod_name import PodName
 
 Find = Callable[[Asked], Root | None]
+
+
+@dataclass(frozen=True, slots=True)
+class GangSize:
+    """How many members a gang has, and will have.
+
+    Attributes:
+        root: what makes its pods; None if it is not known.
+        known: whether all is known that can be.
+        made: how many pods of the gang the root makes; 0 if that is not known.
+        coming: the members that it will still make.
+        least: how many start together; `absent` of them do not exist.
+    """
+
+    request: GangRequest
+    root: Root | None
+    known: bool
+    made: int
+    coming: tuple[Member, ...]
+    least: int
+    absent: int
+
+    @property
+    def missing(self) -> int:
+        """How many members are known that do not exist."""
+        return max(self.absent, len(self.coming))
 
 
 @dataclass(slots=True)
@@ -25,6 +54,8 @@ class PlanningPass:
         gangs: what the planner is given.
         seated: gangs that get no place in this pass, and whose placed pods keep their seats.
         looked: the sorted pods of the gangs that were looked at.
+        evictions, sizes, faults: what was found out of gangs that were looked at.
+        placements, shortfalls, preemptions: the planner's answers.
         spared: the gangs that no other may take the place of, because an eviction would cost their jobs.
         undecided: the gangs of which that is not known yet.
         due: when to decide again.
@@ -39,6 +70,12 @@ class PlanningPass:
     gangs: dict[GangKey, Gang] = field(default_factory=dict)
     seated: list[Gang] = field(default_factory=list)
     looked: dict[GangKey, Members] = field(default_factory=dict)
+    evictions: dict[GangKey, Eviction] = field(default_factory=dict)
+    sizes: dict[GangKey, GangSize] = field(default_factory=dict)
+    faults: dict[GangKey, str] = field(default_factory=dict)
+    placements: dict[GangKey, Placement] = field(default_factory=dict)
+    shortfalls: dict[GangKey, Shortfall] = field(default_factory=dict)
+    preemptions: dict[GangKey, Preemption] = field(default_factory=dict)
     spared: list[Gang] = field(default_factory=list)
     undecided: list[Gang] = field(default_factory=list)
     due: float | None = None
