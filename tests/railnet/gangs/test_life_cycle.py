@@ -6,6 +6,7 @@ import pytest
 
 from railnet.gangs.life_cycle import IMPOSSIBLE, LIFE_CYCLE, GangAction, GangEvent, GangState
 from railnet.gangs.planning import GangPlanning
+from tests.railnet.gangs.life_cycle_page import PAGE, with_tables
 
 A, E, S = GangAction, GangEvent, GangState
 PAIRS = list(product(GangState, GangEvent))
@@ -57,3 +58,9 @@ def test_a_gang_leaves_the_gate_only_by_a_place_or_where_gangs_are_switched_off(
     leaves = {event for (before, event), rule in LIFE_CYCLE.items() if before is state and rule.then not in BEHIND}
 
     assert leaves == {E.PLACE_FOUND, E.SWITCHED_OFF}
+
+
+def test_page_has_the_table() -> None:
+    page = PAGE.read_text()
+
+    assert with_tables(page) == page, "scripts/setup python -m tests.railnet.gangs.life_cycle_page writes it"

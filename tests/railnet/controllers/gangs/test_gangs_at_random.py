@@ -8,6 +8,10 @@ from datetime import UTC, datetime
 import pytest
 
 from railnet.gangs import evictions
+from railnet.gangs.life_cycle import LIFE_CYCLE, GangAction, GangEvent, GangState
+from railnet.gangs.placement.gang import GangKey
+from railnet.gangs.planning import GangPlanning
+from railnet.gangs.planning_pass_state import PlanningPass
 from tests.railnet.controllers.gangs.gang_cluster import GATE, LEAF, NAME, GangCluster, Leader, path
 from tests.railnet.controllers.gangs.test_evictions import take
 
@@ -135,3 +139,30 @@ def test_no_gang_is_ever_in_two_domains_and_none_stays_in_part(seed: int) -> Non
     bound = Counter(pod.split("-")[0] for pod in world.cluster.nodes())
     left = {name for name, (pods, _) in world.jobs.items() if bound[name] != pods}
     assert [name for name in sorted(left) if not world.waits_for_its_own_domain(name)] == []
+
+
+BEHIND = {GangState.WAITING, GangState.COOLING, GangState.CLOSED}  # which of them it is, time says
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_gang_is_in_the_state_that_the_table_has_after_each_event(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    happens = GangPlanning._happens
+    differences = set()
+
+    def observe(planning: GangPlanning, key: GangKey, event: GangEvent, current: PlanningPass) -> GangAction:
+        rule = LIFE_CYCLE[planning._state(key, current), event]
+        action = happens(planning, key, event, current)
+        is_refused = event is GangEvent.PLACE_FOUND and not current.writes  # a moment ago, by the API server
+        if key in planning._memory and not is_refused:
+            has_begun = bool(planning._members(key).begun)
+            after = planning._memory[key].state(current.now, has_begun=has_begun)
+            if after is not rule.then and not {after, rule.then} <= BEHIND:
+                differences.add((event, rule, after))
+        return action
+
+    monkeypatch.setattr(GangPlanning, "_happens", observe)
+    world = World(seed)
+    for _ in range(STEPS):
+        world.step()
+
+    assert not differences

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railnet.gangs.planning import MEMBER_SECONDS
 from tests.railnet.controllers.gangs.gang_cluster import IN_ONE_LEAF, LEAST, GangCluster, Leader, path
 from tests.railnet.controllers.gangs.late_scheduler import bind, seat_of, unbound
 
@@ -149,6 +150,23 @@ def test_gang_that_is_being_evicted_keeps_the_places_of_its_pods_until_they_are_
     leader.settle()
     assert planned_nodes(leader, "low") == Counter({"a-00": 1, "a-01": 1})
     assert cluster.gated() == ["high-0", "high-1"]
+
+
+def test_gang_whose_members_never_came_keeps_the_places_of_its_pods_until_they_are_gone() -> None:
+    cluster = one_leaf(4)
+    owner = cluster.add_stateful_set("dag", 4, least=4)
+    cluster.add_pod("dag-0", "dag", owner=owner, least=4)
+    leader = Leader(cluster)
+    leader.settle()
+    seat = seat_of(cluster.pods()["dag-0"])
+    cluster.add_gang("next", 4)
+    leader.settle()
+    cluster.now += MEMBER_SECONDS
+    cluster.refuse("create", [429] * 100)
+    leader.settle()
+
+    assert planned_nodes(leader, "dag") == Counter({seat: 1})
+    assert len(cluster.gated()) == 4
 
 
 def test_seat_whose_node_is_gone_is_lost_in_words() -> None:
