@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from railnet.gangs import event_messages
 from railnet.gangs.eviction_permission import ENDS_WITH_ZERO, EvictionPermissions, owners_of
-from railnet.gangs.leader_memory import Eviction, GangMemory, Leaving
+from railnet.gangs.leader_memory import EvictingStage, Eviction, GangMemory
 from railnet.gangs.life_cycle import GangEvent, GangState
 from railnet.gangs.members import Members, victims
 from railnet.gangs.pending_writes import PendingWrites
@@ -107,8 +107,13 @@ class GangEvictions:
             return self._permitted(adopted, _MARKED, pods, current)
         return self._of_stuck(memory, pods, stuck, current) if stuck else None
 
-    def of_split(self, memory: GangMemory, pods: Members, current: PlanningPass) -> Eviction:
-        """Return the eviction of a gang of which one part has its place, and the other has had no room there for a while."""
+    def of_split(self, memory: GangMemory, pods: Members, current: PlanningPass) -> Eviction | None:
+        """Return the eviction of a gang of which one part has its place, and the other has had no room there for a while; None before."""
+        since = memory.begun.split_since
+        until = (current.now if since is None else since) + STUCK_SECONDS
+        if current.now < until:
+            current.at(until)
+            return None
         text = event_messages.placed_in_part(len(pods.waiting), len(pods.begun), _domains(pods.begun))
         return self._helpful(_failed(memory, pods.begun, text, current), _SPLIT, pods, current)
 
@@ -135,13 +140,13 @@ class GangEvictions:
         `fresh` says that the pods may be sorted in another way than the last time, although none of them has changed.
         """
         stage = None if memory is None else memory.stage
-        leaving = isinstance(stage, Leaving)
+        leaving = isinstance(stage, EvictingStage)
         if fresh or key not in self._victims:
             owned = all(pod.owner is not None for pod in pods.begun)
             ours = not pods.begun or any(pod.placed is not None or pod.gated is not None for pod in pods.begun)
             self._victims[key] = tuple(victims(key[1], pods, leaving=False)) if owned and ours else ()
             self._owners[key] = owners_of(pods.begun)
-        stays = isinstance(stage, Leaving) and now >= stage.since + LEAVING_SECONDS
+        stays = isinstance(stage, EvictingStage) and now >= stage.since + LEAVING_SECONDS
         for victim in self._victims[key]:
             if victim.leaving or not stays:
                 yield replace(victim, leaving=True) if leaving else victim

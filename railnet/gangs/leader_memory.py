@@ -35,7 +35,7 @@ class Eviction(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class BegunStage:
     """Of a gang that has begun: since when members are to come; whether their room was given back; since when a part has no room."""
 
     incomplete_since: float | None = None
@@ -44,7 +44,7 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class EvictingStage:
     """Of a gang that is evicted: why, and since when."""
 
     why: Evicted
@@ -80,6 +80,10 @@ class Arrivals:
     newest: float = 0.0
     count: int = 0
 
+    def with_members(self, count: int, now: float) -> "Arrivals":
+        """Return the arrivals when so many members are seen."""
+        return Arrivals(now if count > self.count else self.newest, count)
+
 
 @dataclass(frozen=True, slots=True)
 class News:
@@ -107,7 +111,7 @@ class GangMemory:
         asked: the owner whose object was read; `asked_at` when.
     """
 
-    stage: Begun | Leaving | None = None
+    stage: BegunStage | EvictingStage | None = None
     tries: Tries = Tries()
     arrivals: Arrivals = Arrivals()
     news: News = News()
@@ -116,13 +120,13 @@ class GangMemory:
     asked_at: float = 0.0
 
     @property
-    def begun(self) -> Begun:
+    def begun(self) -> BegunStage:
         """What is remembered of a gang that has begun."""
-        return self.stage if isinstance(self.stage, Begun) else Begun()
+        return self.stage if isinstance(self.stage, BegunStage) else BegunStage()
 
     def state(self, now: float, *, has_begun: bool) -> GangState:
         """Return the gang's state; `has_begun` says whether a member has a place or a node."""
-        if isinstance(self.stage, Leaving):
+        if isinstance(self.stage, EvictingStage):
             return GangState.EVICTING
         if has_begun:
             if self.begun.lapsed:
@@ -141,12 +145,12 @@ class GangMemory:
                 return replace(self, stage=replace(self.begun, incomplete_since=None, lapsed=False))
             case GangState.INCOMPLETE | GangState.LAPSED:
                 since, lapsed = self.begun.incomplete_since, state is GangState.LAPSED
-                begun = replace(self.begun, incomplete_since=now if since is None else since, lapsed=lapsed)
-                return replace(self, stage=begun)
+                stage = replace(self.begun, incomplete_since=now if since is None else since, lapsed=lapsed)
+                return replace(self, stage=stage)
             case GangState.EVICTING:
-                if eviction is None or isinstance(self.stage, Leaving):
+                if eviction is None or isinstance(self.stage, EvictingStage):
                     return self
-                return replace(self, stage=Leaving(eviction.why, now), tries=self.tries.after(eviction, now))
+                return replace(self, stage=EvictingStage(eviction.why, now), tries=self.tries.after(eviction, now))
 
     def cooling(self, now: float) -> dict[Domain, float]:
         """Return the domains that cool down, each with the time until then."""

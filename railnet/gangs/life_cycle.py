@@ -97,6 +97,7 @@ _BEHIND = (_S.WAITING, _S.COOLING, _S.CLOSED)
 _BEGUN = (_S.PLACED, _S.INCOMPLETE, _S.LAPSED)
 _AWAITED = (_S.PLACED, _S.INCOMPLETE)
 _PLANNED = (*_BEHIND, *_BEGUN)
+_NOT_CLOSED = (_S.WAITING, _S.COOLING)
 
 
 class _Rows(NamedTuple):
@@ -118,36 +119,22 @@ _ROWS = (
     _Rows(_E.MARKED, _BEGUN, _S.EVICTING, _A.EVICT, "of a gang that is half evicted the rest could never be joined"),
     _Rows(_E.MARKED_UNREAD, _BEGUN, None, _A.HOLD, "the owners' answer causes another pass"),
     _Rows(_E.MARKED_STAYS, _BEGUN, None, _A.SAY_STAYS, "a move costs no job"),
-    _Rows(
-        _E.NO_NODE, _BEGUN, _S.EVICTING, _A.EVICT, "another pod took its room, or only the planner thinks that it fits"
-    ),
+    _Rows(_E.NO_NODE, _BEGUN, _S.EVICTING, _A.EVICT, "another pod took its room, or it fits for the planner only"),
     _Rows(_E.NO_NODE_STAYS, _BEGUN, None, _A.SAY_STAYS, "the members that run are worth more than a try"),
-    _Rows(
-        _E.STILL_THERE,
-        {_S.EVICTING},
-        None,
-        _A.EVICT,
-        "a budget may have forbidden an eviction, and a leader may have died",
-    ),
+    _Rows(_E.STILL_THERE, {_S.EVICTING}, None, _A.EVICT, "a budget may have forbidden an eviction, or a leader died"),
     _Rows(
         _E.ALL_LEFT,
         {_S.EVICTING},
         _S.WAITING,
         _A.GO_ON,
-        "those that came back are placed together; times that count have it COOLING or CLOSED",
+        "its pods come back; times that count have it COOLING or CLOSED",
     ),
     _Rows(_E.CONTRADICTORY, _PLANNED, None, _A.REFUSE, "the scheduler may bind placed members at any moment"),
     _Rows(_E.UNCERTAIN, _BEHIND, None, _A.KEEP, "what is known in a moment changes the place"),
     _Rows(_E.UNCERTAIN, _BEGUN, _S.PLACED, _A.KEEP, "what is known in a moment changes the place of the others"),
-    _Rows(
-        _E.ABSENT,
-        {_S.WAITING, _S.COOLING},
-        None,
-        _A.SAY_ABSENT,
-        "what an object will make is no promise: a quota may refuse it",
-    ),
+    _Rows(_E.ABSENT, _NOT_CLOSED, None, _A.SAY_ABSENT, "what an object will make, a quota may refuse"),
     _Rows(_E.ABSENT, {_S.CLOSED}, None, _A.SAY_CLOSED, "members did not come when the gates were open"),
-    _Rows(_E.STAGED, {_S.WAITING, _S.COOLING}, None, _A.PLAN, "the later members would wait for the gates for ever"),
+    _Rows(_E.STAGED, _NOT_CLOSED, None, _A.PLAN, "the others would wait for the gates for ever"),
     _Rows(_E.STAGED, {_S.CLOSED}, None, _A.SAY_CLOSED, "members did not come when the gates were open"),
     _Rows(_E.COMPLETE, _BEHIND, None, _A.PLAN, "all can start together"),
     _Rows(_E.COMPLETE, _BEGUN, _S.PLACED, _A.PLAN, "late members follow those that have begun"),
@@ -167,43 +154,20 @@ _ROWS = (
     _Rows(_E.SPLIT_STAYS, _BEGUN, None, _A.SAY_STAYS, "the members that run are worth more than a try"),
     _Rows(_E.OTHERS_GIVE_WAY, tuple(GangState), None, _A.SAY_OTHERS_LEAVE, "it gets their place when they have left"),
     _Rows(_E.PREEMPTED, _BEGUN, _S.EVICTING, _A.EVICT, "gangs give way whole"),
-    _Rows(
-        _E.PREEMPTED_STAYS,
-        _BEGUN,
-        None,
-        _A.LEAVE,
-        "its pods have changed since it was offered; the planner is asked again",
-    ),
+    _Rows(_E.PREEMPTED_STAYS, _BEGUN, None, _A.LEAVE, "its pods have changed since it was offered"),
 )
 
-_OF_BEGUN = (
-    _E.MARKED,
-    _E.MARKED_UNREAD,
-    _E.MARKED_STAYS,
-    _E.NO_NODE,
-    _E.NO_NODE_STAYS,
-    _E.TO_COME,
-    _E.OVERDUE,
-    _E.OVERDUE_STAYS,
-)
+_OF_BEGUN = (_E.MARKED, _E.MARKED_UNREAD, _E.MARKED_STAYS, _E.NO_NODE, _E.NO_NODE_STAYS, _E.TO_COME, _E.OVERDUE_STAYS)
 _ANSWERS_OF_BEGUN = (_E.ROOM_TAKEN, _E.SPLIT, _E.SPLIT_UNREAD, _E.SPLIT_STAYS, _E.PREEMPTED, _E.PREEMPTED_STAYS)
+_OF_ARRIVALS = (_E.NO_MEMBER, _E.CONTRADICTORY, _E.UNCERTAIN, _E.ABSENT, _E.STAGED, _E.COMPLETE)
 _IMPOSSIBLE_ROWS: tuple[tuple[Collection[GangEvent], Collection[GangState], str], ...] = (
-    ((*_OF_BEGUN, _E.ALL_HAVE_NODES, *_ANSWERS_OF_BEGUN), _BEHIND, "a member that has begun is meant"),
+    ((*_OF_BEGUN, _E.OVERDUE, _E.ALL_HAVE_NODES, *_ANSWERS_OF_BEGUN), _BEHIND, "a member that has begun is meant"),
     ((_E.NO_MEMBER,), _BEGUN, "a member that has begun exists"),
     ((_E.ABSENT, _E.STAGED), _BEGUN, "when a member has begun, it is TO_COME or OVERDUE"),
     ((_E.OVERDUE,), (_S.LAPSED,), "whether it is evicted is decided once"),
     ((_E.STILL_THERE, _E.ALL_LEFT), _PLANNED, "only of a gang that is evicted members are to leave"),
     (
-        (
-            *_OF_BEGUN,
-            _E.NO_MEMBER,
-            _E.ALL_HAVE_NODES,
-            _E.CONTRADICTORY,
-            _E.UNCERTAIN,
-            _E.ABSENT,
-            _E.STAGED,
-            _E.COMPLETE,
-        ),
+        (*_OF_BEGUN, _E.OVERDUE, _E.ALL_HAVE_NODES, *_OF_ARRIVALS),
         (_S.EVICTING,),
         "ALL_LEFT or STILL_THERE is recognised first",
     ),

@@ -10,22 +10,12 @@ from dataclasses import replace
 
 from railnet.errors import Misconfigured
 from railnet.gangs import event_messages
-from railnet.gangs.evictions import CLOSED_SECONDS, LEAVING_SECONDS, STUCK_SECONDS, GangEvictions, attempt_of, is_split
+from railnet.gangs.evictions import CLOSED_SECONDS, LEAVING_SECONDS, GangEvictions, attempt_of, is_split
+from railnet.gangs.gang_size import SETTLE_SECONDS, arrival, gang_size
 from railnet.gangs.gate_removal_patch import HOSTNAME
-from railnet.gangs.leader_memory import Arrivals, Begun, GangMemory, Leaving, Tries
+from railnet.gangs.leader_memory import BegunStage, EvictingStage, GangMemory, Tries
 from railnet.gangs.life_cycle import LIFE_CYCLE, GangAction, GangEvent, GangState
-from railnet.gangs.members import (
-    Members,
-    is_size_known,
-    made,
-    makes_all,
-    members,
-    needed,
-    needs_root,
-    planned,
-    reserved_until,
-    to_come,
-)
+from railnet.gangs.members import Members, makes_all, members, planned, reserved_until
 from railnet.gangs.observed_state import ObservedState
 from railnet.gangs.pending_writes import PendingWrites
 from railnet.gangs.placement.gang import Gang, GangKey, LostSeat
@@ -33,17 +23,14 @@ from railnet.gangs.placement.preemption import Preemption
 from railnet.gangs.placement.scheduling_pass import Pass, Rules, schedule
 from railnet.gangs.placement_annotation import Evicted, Placed
 from railnet.gangs.planning_pass_state import Find, GangSize, PlanningPass, about
-from railnet.gangs.planning_result import Admit, Decision, Evict, Root, Said, Withdraw, WriteOutcome
+from railnet.gangs.planning_result import Admit, Decision, Evict, Said, Withdraw, WriteOutcome
 from railnet.gangs.pod import GangPod
 from railnet.jobs.gang_recogniser import agreed
 from railnet.jobs.gang_request import GangRequest
 
 MEMBER_SECONDS = 600.0  # that room is kept for members that do not exist yet
 _COMING_SECONDS = 10.0  # since the last member came, before it is said that some are missing
-_SETTLE_SECONDS = 1.0  # of a gang that does not say its size, since its last member came
-_JOIN_SECONDS = 10.0  # in which a pod without a gate is bound, since it was created
 _SAY_SECONDS = 60.0  # between two texts about one gang that waits
-_ASK_SECONDS = 60.0  # until a root is read again while members are missing: the job may have been scaled
 _REFUSALS_SAID = 5  # a stale patch is refused once or twice; a policy refuses it always
 _NONE = Members((), (), (), ())
 
@@ -213,7 +200,10 @@ class GangPlanning:
         request = self._request(key, pods, current)
         if request is None:
             return GangEvent.CONTRADICTORY
-        size = current.sizes[key] = self._size(key, pods, request, current)
+        newest = max(pod.created for pod in pods.living)
+        has_run = not pods.waiting and not pods.placed and current.wall - newest > MEMBER_SECONDS
+        size, self._memory[key] = gang_size(self._memory[key], pods, request, current, has_run=has_run)
+        current.sizes[key] = size
         if pods.begun and size.missing:
             return self._incomplete(key, pods, size, current)
         return arrival(pods, size)
@@ -229,56 +219,6 @@ class GangPlanning:
         except Misconfigured as error:
             current.faults[key] = str(error)
             return None
-
-    def _size(self, key: GangKey, pods: Members, request: GangRequest, current: PlanningPass) -> GangSize:
-        root, is_read = self._root(key, pods, request, current)
-        known = is_read and self._has_settled(key, pods, request, root, current) and not self._is_joined(pods, current)
-        least = needed(request, pods, root) if known else len(pods.begun)
-        coming = to_come(request, pods, root) if known else ()
-        return GangSize(request, root, known, made(request, root), coming, least, max(0, least - len(pods.living)))
-
-    def _root(
-        self, key: GangKey, pods: Members, request: GangRequest, current: PlanningPass
-    ) -> tuple[Root | None, bool]:
-        """Return what makes the pods, and whether all is known that can be."""
-        asked, memory = about(pods.living).owner, self._memory[key]
-        if asked is None or not needs_root(request, pods) or (memory.asked is None and _has_run(pods, current)):
-            return None, True
-        root = current.find(asked)
-        if asked != memory.asked:
-            memory = replace(memory, asked=asked, asked_at=current.now)
-        if root is not None and pods.waiting and needed(request, pods, root) > len(pods.living):
-            if current.now - memory.asked_at >= _ASK_SECONDS:
-                memory = replace(memory, asked_at=current.now)
-                current.asked_again.append(asked)
-            current.at(memory.asked_at + _ASK_SECONDS)
-        self._memory[key] = memory
-        return root, root is not None
-
-    def _has_settled(
-        self, key: GangKey, pods: Members, request: GangRequest, root: Root | None, current: PlanningPass
-    ) -> bool:
-        """Return whether all members have come, as far as can be known."""
-        arrivals, living = self._memory[key].arrivals, len(pods.living)
-        arrivals = Arrivals(current.now if living > arrivals.count else arrivals.newest, living)
-        self._memory[key] = replace(self._memory[key], arrivals=arrivals)
-        if not pods.waiting or pods.begun or is_size_known(request, pods, root):
-            return True
-        current.at(arrivals.newest + _SETTLE_SECONDS)
-        return current.now - arrivals.newest >= _SETTLE_SECONDS
-
-    @staticmethod
-    def _is_joined(pods: Members, current: PlanningPass) -> bool:
-        """Return whether the scheduler is about to bind a member that was created without the gate: its node fixes the domain."""
-        young = [
-            pod.created + _JOIN_SECONDS - current.wall
-            for pod in pods.placed
-            if pod.gated is None and pod.placed is None
-        ]
-        left = max(young, default=0.0)
-        if pods.waiting and left > 0:
-            current.at(current.now + left)
-        return left > 0
 
     def _incomplete(self, key: GangKey, pods: Members, size: GangSize, current: PlanningPass) -> GangEvent:
         """Return the event of a gang that has begun, and of which members do not exist: whether they still may come."""
@@ -327,7 +267,7 @@ class GangPlanning:
 
     def _evict(self, key: GangKey, current: PlanningPass) -> None:
         pods, stage, eviction = self._pods(key, current), self._memory[key].stage, current.evictions.get(key)
-        if not isinstance(stage, Leaving):
+        if not isinstance(stage, EvictingStage):
             return
         if eviction is not None and eviction.text:
             reason = "GangPreempted" if stage.why is Evicted.PREEMPTED else "GangEvicted"
@@ -405,7 +345,7 @@ class GangPlanning:
         memory, pods, size = self._memory[key], current.looked[key], current.sizes[key]
         if not memory.news.opened or pods.waiting or any(pod.name in self._pending.assigned for pod in pods.placed):
             return
-        settled = self._newest(key) + _SETTLE_SECONDS
+        settled = self._newest(key) + SETTLE_SECONDS
         if not size.made and current.now < settled:  # more members may come, and are announced with these
             current.at(settled)
             return
@@ -506,19 +446,18 @@ class GangPlanning:
         if not pods.waiting:
             return GangEvent.ROOM_TAKEN
         if is_split(pods):
-            since = self._memory[key].begun.split_since
-            until = (current.now if since is None else since) + STUCK_SECONDS
-            self._remember_split(key, until - STUCK_SECONDS)
-            if current.now >= until:
-                eviction = self._evictions.of_split(self._memory[key], pods, current)
+            self._remember_split(key, current.now)
+            eviction = self._evictions.of_split(self._memory[key], pods, current)
+            if eviction is not None:
                 current.evictions[key] = eviction
                 return eviction.event or GangEvent.SPLIT_UNREAD
-            current.at(until)
         return GangEvent.NEVER_A_PLACE if shortfall.permanent else GangEvent.NO_PLACE
 
-    def _remember_split(self, key: GangKey, since: float | None) -> None:
+    def _remember_split(self, key: GangKey, now: float | None) -> None:
+        """Remember since when a part of a gang has no room beside the other; None: it has room."""
         memory = self._memory.get(key)
-        if memory is not None and isinstance(memory.stage, Begun):
+        if memory is not None and isinstance(memory.stage, BegunStage):
+            since = now if now is None or memory.stage.split_since is None else memory.stage.split_since
             self._memory[key] = replace(memory, stage=replace(memory.stage, split_since=since))
 
     def _say_no_place(self, key: GangKey, current: PlanningPass) -> None:
@@ -596,24 +535,6 @@ class GangPlanning:
 def _age(gang: Gang) -> tuple[float, str]:
     """Return a key that sorts the gangs of a namespace: the oldest first."""
     return gang.since, gang.name
-
-
-def _has_run(pods: Members, current: PlanningPass) -> bool:
-    """Return whether all members are so old that no room is kept for others: a leader that did not place them need not ask for their root."""
-    newest = max(pod.created for pod in pods.living)
-    return not pods.waiting and not pods.placed and current.wall - newest > MEMBER_SECONDS
-
-
-def arrival(pods: Members, size: GangSize) -> GangEvent:
-    """Return the event by which members of a gang have come, or are awaited before any begins."""
-    if not (pods.waiting or pods.placed):
-        return GangEvent.ALL_HAVE_NODES
-    if not size.known:
-        return GangEvent.UNCERTAIN
-    if not size.absent or pods.begun:
-        return GangEvent.COMPLETE
-    in_stages = size.root is not None and bool(size.root.stages) and size.made >= len(pods.came) + size.absent
-    return GangEvent.STAGED if in_stages else GangEvent.ABSENT
 
 
 def _nothing(_: GangKey, __: PlanningPass) -> None:
