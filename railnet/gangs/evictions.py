@@ -129,6 +129,17 @@ class GangEvictions:
         preempted = Eviction(Evicted.PREEMPTED, 1, event_messages.preempted(by.key, by.priority))
         return self._permitted(preempted, _PREEMPTED, pods, current)
 
+    def evict(self, why: Evicted, pods: Members, current: PlanningPass) -> None:
+        """Mark a pod, then evict the others, then those that are marked."""
+        last = marked(pods)
+        if not last:
+            pod = (*self._without_node(pods, current), *pods.begun)[0]
+            self._pending.put(pod, Mark((pod.placed or Placed((), 1))._replace(evicted=why)), current)
+            return
+        for pod in [member for member in pods.begun if member not in last] or last:
+            if pod.owner is not None:
+                self._pending.put(pod, Evict(), current)
+
     def victims(
         self, key: GangKey, pods: Members, memory: GangMemory | None, now: float, *, fresh: bool
     ) -> Iterator[Gang]:
@@ -222,17 +233,6 @@ class GangEvictions:
             rests_until=due.rests_until + (pause if due.why is Evicted.FAILED else 0.0),
         )
 
-    def evict(self, why: Evicted, pods: Members, current: PlanningPass) -> None:
-        """Mark a pod, then evict the others, then those that are marked."""
-        last = marked(pods)
-        if not last:
-            pod = (*self._without_node(pods, current), *pods.begun)[0]
-            self._pending.put(pod, Mark((pod.placed or Placed((), 1))._replace(evicted=why)), current)
-            return
-        for pod in [member for member in pods.begun if member not in last] or last:
-            if pod.owner is not None:
-                self._pending.put(pod, Evict(), current)
-
 
 def marked(pods: Members) -> list[GangPod]:
     """Return the pods that have the mark of an eviction."""
@@ -270,7 +270,7 @@ def _domains(pods: Sequence[GangPod]) -> list[Domain]:
     return sorted({pod.placed.domain for pod in pods if pod.placed is not None}) or [()]
 
 
-def _pause(pods: Members, tolerance: Tolerance, attempt: int = 1) -> float:
+def _pause(pods: Members, tolerance: Tolerance, attempt: int) -> float:
     """Return the seconds until the gang's Jobs make its pods again. The Job controller counts the pods of earlier evictions, too."""
     most = max(Counter(pod.owner for pod in pods.begun).values(), default=0)
     return job_pause_seconds(most * attempt) if tolerance.pauses else 0.0
