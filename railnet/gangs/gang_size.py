@@ -1,4 +1,4 @@
-"""Finds out how many members a gang has and will have: from its pods, from what makes them, and from when they came. Pure."""
+"""Finds out how many members a gang has and will have: from its pods, from what makes them, and from when they came. No I/O, no clock."""
 
 from dataclasses import replace
 
@@ -24,8 +24,10 @@ def gang_size(
     root, is_read, memory = _root(memory, pods, request, current, has_run=has_run)
     if not is_read:
         return GangSize(request, root, False, 0, (), len(pods.begun), 0), memory
-    memory = replace(memory, arrivals=memory.arrivals.with_members(len(pods.living), current.now))
-    known = _has_settled(memory.arrivals, pods, request, root, current) and not _is_joined(pods, current)
+    arrivals = memory.arrivals.with_members(len(pods.living), current.now)
+    if arrivals is not memory.arrivals:
+        memory = replace(memory, arrivals=arrivals)
+    known = _has_settled(arrivals, pods, request, root, current) and not _is_joined(pods, current)
     least = needed(request, pods, root) if known else len(pods.begun)
     coming = to_come(request, pods, root) if known else ()
     absent = max(0, least - len(pods.living))

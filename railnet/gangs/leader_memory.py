@@ -82,7 +82,7 @@ class Arrivals:
 
     def with_members(self, count: int, now: float) -> "Arrivals":
         """Return the arrivals when so many members are seen."""
-        return Arrivals(now if count > self.count else self.newest, count)
+        return self if count == self.count else Arrivals(now if count > self.count else self.newest, count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,17 +140,17 @@ class GangMemory:
         """Return what is remembered when the gang enters a state, or stays in it; `eviction` is the one that is due."""
         match state:
             case GangState.WAITING | GangState.COOLING | GangState.CLOSED:
-                return replace(self, stage=None, news=replace(self.news, placed=None))
-            case GangState.PLACED:
-                return replace(self, stage=replace(self.begun, incomplete_since=None, lapsed=False))
-            case GangState.INCOMPLETE | GangState.LAPSED:
-                since, lapsed = self.begun.incomplete_since, state is GangState.LAPSED
-                stage = replace(self.begun, incomplete_since=now if since is None else since, lapsed=lapsed)
-                return replace(self, stage=stage)
+                is_same = self.stage is None and self.news.placed is None
+                return self if is_same else replace(self, stage=None, news=replace(self.news, placed=None))
             case GangState.EVICTING:
                 if eviction is None or isinstance(self.stage, EvictingStage):
                     return self
                 return replace(self, stage=EvictingStage(eviction.why, now), tries=self.tries.after(eviction, now))
+            case GangState.PLACED:
+                return self._in_stage(BegunStage(split_since=self.begun.split_since))
+            case GangState.INCOMPLETE | GangState.LAPSED:
+                since = now if self.begun.incomplete_since is None else self.begun.incomplete_since
+                return self._in_stage(BegunStage(since, state is GangState.LAPSED, self.begun.split_since))
 
     def cooling(self, now: float) -> dict[Domain, float]:
         """Return the domains that cool down, each with the time until then."""
@@ -159,3 +159,6 @@ class GangMemory:
     def rests_until(self) -> float:
         """Return until when something is remembered that counts although the gang has no pods; a past moment if nothing is."""
         return max([self.tries.closed_until, *self.tries.cooling.values()])
+
+    def _in_stage(self, stage: BegunStage) -> "GangMemory":
+        return self if stage == self.stage else replace(self, stage=stage)

@@ -168,7 +168,8 @@ class GangPlanning:
 
     def _state(self, key: GangKey, current: PlanningPass) -> GangState:
         memory = self._memory.setdefault(key, GangMemory())
-        return memory.state(current.now, has_begun=bool(self._pods(key, current).begun))
+        pods = self._pods(key, current)
+        return memory.state(current.now, has_begun=bool(pods.bound or pods.placed))
 
     def _pods(self, key: GangKey, current: PlanningPass) -> Members:
         return current.looked.get(key) or self._members(key)
