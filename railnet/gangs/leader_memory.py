@@ -17,6 +17,7 @@ class GangMemory:
         evicting: why the gang's pods are evicted; None if they are not.
         evicting_since: since when.
         incomplete_since: since when it is placed while members are still to come; None if it is not.
+        whole: whether all its members have existed since it began.
         lapsed: whether the room for members to come was given back.
         closed_until: until when its gates are not opened before all members exist: it had them open, and members did not come.
         queued: when an older gang of its namespace last got its place, in seconds since 1970.
@@ -34,6 +35,7 @@ class GangMemory:
     evicting: Evicted | None = None
     evicting_since: float = 0.0
     incomplete_since: float | None = None
+    whole: bool = False
     lapsed: bool = False
     closed_until: float = 0.0
     queued: float = 0.0

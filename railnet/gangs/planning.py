@@ -217,8 +217,10 @@ class GangPlanning:
         least = needed(request, pods, root) if ready else len(pods.begun)
         absent = max(0, least - len(pods.living))
         missing = max(absent, len(coming))
+        memory.whole = bool(pods.begun) and (memory.whole or (ready and not missing))
         if self._has_lapsed(memory, pods, missing, current):
             if memory.evicting is not None:
+                self._keep_seats(pods, current)
                 return
             coming, least, missing = (), min(least, len(pods.living)), 0
         if not pods.begun:
@@ -326,8 +328,10 @@ class GangPlanning:
             return False
         if memory.incomplete_since is None:
             memory.incomplete_since = current.now
-        until = reserved_until(pods, self._pending.assigned)
-        end = memory.incomplete_since + MEMBER_SECONDS if until is None else current.now + until - current.wall
+        until = None if memory.whole else reserved_until(pods, self._pending.assigned)
+        end = memory.incomplete_since + MEMBER_SECONDS
+        if until is not None:  # whoever may patch the pods can write any time, and clocks are set back
+            end = min(end, current.now + until - current.wall)
         if current.now < end:
             current.at(end)
             return False
