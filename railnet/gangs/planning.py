@@ -64,6 +64,8 @@ class GangPlanning:
     def pod_changed(self, before: GangPod | None, after: GangPod | None) -> None:
         """Take in a pod that is new, changed or gone."""
         self.observed.change_pod(before, after)
+        if after is not None and after.completed_by_eviction:  # also one that a leader sees when it begins
+            self._evictions.completed(after)
         if before is None:
             return
         now = after if after is not None and after.name == before.name else None  # another pod may have the name
@@ -383,7 +385,6 @@ class GangPlanning:
             return
         self._open.discard(key)
         self._memory.pop(key, None)
-        self._evictions.forget(key)
 
     # What the planner is given.
 
