@@ -285,7 +285,10 @@ class GangPlanning:
         young = [
             pod.created + _JOIN_SECONDS - current.wall
             for pod in pods.placed
-            if pod.gated is None and pod.placed is None
+            if pod.gated is None
+            and pod.placed is None
+            # Later than now it was created only by a clock that is before this one.
+            and pod.created <= current.wall + _JOIN_SECONDS
         ]
         left = max(young, default=0.0)
         if pods.waiting and left > 0:
