@@ -133,8 +133,6 @@ def test_controllers_may_change_nothing_of_a_status_but_the_nomination(
 ) -> None:
     gated = _gated_by_the_webhook(server)
 
-    address = {"metadata": {"annotations": {"railnet.io/net1-ip": "10.0.0.1/24"}}}  # a sticky one, of a pod of no gang
-    assert server.api.merge(f"{waiting}/status", address, token).status == 200
     assert patch_status(server, gated, {"nominatedNodeName": "one-0"}, token).status == 200
     assert patch_status(server, gated, {"nominatedNodeName": None}, token).status == 200
     for change in ({"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}, {"phase": "Running"}, {"conditions": None}):
