@@ -35,6 +35,7 @@ LEAVING_SECONDS = (
 _TOGETHER_SECONDS = 60.0
 # One that is made so long after the oldest takes the place of one that has died, however young the others are; see MEMBER_SECONDS.
 _LATE_SECONDS = 600.0
+_MOST_REMEMBERED = 10_000
 
 
 class _Events(NamedTuple):
@@ -63,28 +64,29 @@ class GangEvictions:
         self._owners: dict[GangKey, tuple[Asked, ...]] = {}  # of those in `_victims`
         self._may_leave: dict[GangKey, bool] = {}
         self._permissions = EvictionPermissions()
-        self._ends_with_zero: set[GangKey] = set()
+        # Owners of which an eviction made a pod complete: such a pod is soon gone, and so are the others of its gang.
+        self._ends_with_zero: dict[Asked, None] = {}
         self._news: list[Said] = []
 
     def pod_changed(self, before: GangPod, now: GangPod | None) -> None:
         """Take in that a pod is as it is now; None if it is gone."""
         if now is None or not now.unschedulable:
             self._stuck.pop(before.name, None)
-        if now is not None and now.completed_by_eviction and now.request is not None:
-            key = (now.name.namespace, now.request.name)
-            if key not in self._ends_with_zero:
+
+    def completed(self, pod: GangPod) -> None:
+        """Take in that an eviction has made a pod complete."""
+        for owner in owners_of([pod]):
+            if owner not in self._ends_with_zero:
+                self._ends_with_zero[owner] = None
                 text = event_messages.completed(ENDS_WITH_ZERO)
-                self._news.append(Said(about([now]), "GangEvicted", text, "Warning"))
-            self._ends_with_zero.add(key)
+                self._news.append(Said(about([pod]), "GangEvicted", text, "Warning"))
+        if len(self._ends_with_zero) > _MOST_REMEMBERED:
+            del self._ends_with_zero[next(iter(self._ends_with_zero))]
 
     def news(self) -> list[Said]:
         """Return the events about pods that have changed since the last call."""
         news, self._news = self._news, []
         return news
-
-    def forget(self, key: GangKey) -> None:
-        """Forget a gang that has no pods any more."""
-        self._ends_with_zero.discard(key)
 
     def gang_changed(self, key: GangKey) -> None:
         """Take in that a pod of a gang has changed."""
@@ -164,7 +166,7 @@ class GangEvictions:
 
     def may_leave(self, key: GangKey, current: PlanningPass) -> bool | None:
         """Return whether one of `victims` may be evicted; None if an owner is not known yet, and is asked for."""
-        if key in self._ends_with_zero:
+        if not self._ends_with_zero.keys().isdisjoint(self._owners.get(key, ())):
             return False
         if key not in self._may_leave:  # asked once: there may be more owners than are remembered
             tolerance = self._permissions.find(self._owners.get(key, ()), current)
@@ -194,10 +196,10 @@ class GangEvictions:
 
     def _tolerance(self, pods: Members, current: PlanningPass) -> Tolerance | None:
         """Return what an eviction costs the gang's jobs; None if that is not known yet. The answer causes another pass."""
-        for pod in pods.begun[:1]:
-            if pod.request is not None and (pod.name.namespace, pod.request.name) in self._ends_with_zero:
-                return Tolerance(ENDS_WITH_ZERO)
-        return self._permissions.find(owners_of(pods.begun), current)
+        owners = owners_of(pods.begun)
+        if not self._ends_with_zero.keys().isdisjoint(owners):
+            return Tolerance(ENDS_WITH_ZERO)
+        return self._permissions.find(owners, current)
 
     def _of_stuck(
         self, memory: GangMemory, pods: Members, stuck: list[GangPod], current: PlanningPass

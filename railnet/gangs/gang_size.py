@@ -77,7 +77,12 @@ def _has_settled(
 def _is_joined(pods: Members, current: PlanningPass) -> bool:
     """Return whether the scheduler is about to bind a member that was created without the gate: its node fixes the domain."""
     young = [
-        pod.created + _JOIN_SECONDS - current.wall for pod in pods.placed if pod.gated is None and pod.placed is None
+        pod.created + _JOIN_SECONDS - current.wall
+        for pod in pods.placed
+        if pod.gated is None
+        and pod.placed is None
+        # Later than now it was created only by a clock that is before this one.
+        and pod.created <= current.wall + _JOIN_SECONDS
     ]
     left = max(young, default=0.0)
     if pods.waiting and left > 0:

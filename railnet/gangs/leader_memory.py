@@ -36,11 +36,19 @@ class Eviction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BegunStage:
-    """Of a gang that has begun: since when members are to come; whether their room was given back; since when a part has no room."""
+    """What belongs to a gang that has begun.
+
+    Attributes:
+        incomplete_since: since when members are to come; None if none are.
+        lapsed: whether their room was given back.
+        split_since: since when a part of the gang has no room beside the other; None if it has.
+        whole: whether all members have existed since it began.
+    """
 
     incomplete_since: float | None = None
     lapsed: bool = False
     split_since: float | None = None
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +155,14 @@ class GangMemory:
                     return self
                 return replace(self, stage=EvictingStage(eviction.why, now), tries=self.tries.after(eviction, now))
             case GangState.PLACED:
-                return self._in_stage(BegunStage(split_since=self.begun.split_since))
+                return self._in_stage(replace(self.begun, incomplete_since=None, lapsed=False))
             case GangState.INCOMPLETE | GangState.LAPSED:
                 since = now if self.begun.incomplete_since is None else self.begun.incomplete_since
-                return self._in_stage(BegunStage(since, state is GangState.LAPSED, self.begun.split_since))
+                return self._in_stage(replace(self.begun, incomplete_since=since, lapsed=state is GangState.LAPSED))
+
+    def with_all_members(self) -> "GangMemory":
+        """Return what is remembered of a gang that has begun when all its members exist."""
+        return self._in_stage(replace(self.begun, whole=True))
 
     def cooling(self, now: float) -> dict[Domain, float]:
         """Return the domains that cool down, each with the time until then."""

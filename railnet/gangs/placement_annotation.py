@@ -13,6 +13,7 @@ from railnet.jobs.gang_constraint import MOST_KEYS
 _MOST_CHARACTERS = 8192  # so many keys, of 317 characters each, with values of 63
 _MOST_ATTEMPTS = 1000
 _MOST_NAME = 253  # of a node: a DNS subdomain
+_MOST_VALUE = 63  # of the value of a label
 _LATEST = 1 << 40  # in seconds since 1970: no leader writes a later moment
 
 
@@ -80,4 +81,9 @@ def _moment(seconds: Any) -> int | None:
 def _domain(labels: Any) -> Domain | None:
     if not isinstance(labels, dict) or len(labels) > MOST_KEYS:
         return None
-    return domain(labels) if all(isinstance(value, str) for value in labels.values()) else None
+    return domain(labels) if all(key.isascii() and _is_value(value) for key, value in labels.items()) else None
+
+
+def _is_value(value: Any) -> bool:
+    """Return whether a label may have this value. JSON can hold lone surrogates, which no event and no terminal can show."""
+    return isinstance(value, str) and value.isascii() and len(value) <= _MOST_VALUE

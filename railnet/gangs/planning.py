@@ -54,6 +54,8 @@ class GangPlanning:
     def pod_changed(self, before: GangPod | None, after: GangPod | None) -> None:
         """Take in a pod that is new, changed or gone."""
         self.observed.change_pod(before, after)
+        if after is not None and after.completed_by_eviction:  # also one that a leader sees when it begins
+            self._evictions.completed(after)
         if before is None:
             return
         now = after if after is not None and after.name == before.name else None  # another pod may have the name
@@ -207,6 +209,8 @@ class GangPlanning:
         current.sizes[key] = size
         if pods.begun and size.missing:
             return self._incomplete(key, pods, size, current)
+        if pods.begun and size.known:
+            self._memory[key] = self._memory[key].with_all_members()
         return arrival(pods, size)
 
     def _request(self, key: GangKey, pods: Members, current: PlanningPass) -> GangRequest | None:
@@ -223,9 +227,12 @@ class GangPlanning:
 
     def _incomplete(self, key: GangKey, pods: Members, size: GangSize, current: PlanningPass) -> GangEvent:
         """Return the event of a gang that has begun, and of which members do not exist: whether they still may come."""
-        memory, until = self._memory[key], reserved_until(pods, self._pending.assigned)
+        memory = self._memory[key]
+        until = None if memory.begun.whole else reserved_until(pods, self._pending.assigned)
         since = current.now if memory.begun.incomplete_since is None else memory.begun.incomplete_since
-        end = since + MEMBER_SECONDS if until is None else current.now + until - current.wall
+        end = since + MEMBER_SECONDS
+        if until is not None:  # whoever may patch the pods can write any time, and clocks are set back
+            end = min(end, current.now + until - current.wall)
         if current.now < end:
             current.at(end)
             return GangEvent.TO_COME
@@ -242,7 +249,6 @@ class GangPlanning:
     def _forget(self, key: GangKey, _: PlanningPass) -> None:
         self._open.discard(key)
         self._memory.pop(key, None)
-        self._evictions.forget(key)
 
     def _rest(self, key: GangKey, current: PlanningPass) -> None:
         current.at(self._memory[key].rests_until())

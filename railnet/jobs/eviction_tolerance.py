@@ -125,10 +125,9 @@ def _of_volcano(document: JsonObject | None) -> Refusal | None:
     if document is None:
         return UNREAD
     spec = _mapping(document.get("spec"))
-    tasks = spec.get("tasks")
-    for holder in (spec, *(map(_mapping, tasks) if isinstance(tasks, list) else ())):
-        for policy in map(_mapping, holder.get("policies") or ()):
-            events = {policy.get("event"), *(policy.get("events") or ())}
+    for holder in (spec, *map(_mapping, _list(spec.get("tasks")))):
+        for policy in map(_mapping, _list(holder.get("policies"))):
+            events = {str(event) for event in (policy.get("event"), *_list(policy.get("events")))}
             action = str(policy.get("action"))
             if events & _EVICTION_EVENTS and action not in _HARMLESS_ACTIONS:
                 return Refusal(
@@ -281,3 +280,7 @@ def _named(owner: OwnerReference, refusal: Refusal) -> Refusal:
 
 def _mapping(value: Any) -> JsonObject:
     return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -7,6 +7,7 @@ kubernetes/kubernetes, pkg/scheduler/backend/queue/nominator.go). So no other po
 A request that may succeed later is sent again, with pauses; one that is refused is reported, and the next pass decides anew.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -21,6 +22,7 @@ from railnet.gangs.planning_result import Admit, Evict, Mark, Withdraw, Write, W
 from railnet.jobs.gang_recogniser import PLACEMENT
 from railnet.objects.pod_name import PodName
 
+_log = logging.getLogger(__name__)
 Address = Callable[[PodName], str | None]
 
 
@@ -39,6 +41,7 @@ class PodWrites:
         self._lock = threading.Lock()
         self._writes: dict[PodName, Write] = {}
         self._nominated: dict[PodName, str] = {}  # pod whose gate is still to be removed → its resourceVersion
+        self._cannot_nominate = False  # said once
         self.queue: WorkQueue[PodName] = WorkQueue()
 
     def put(self, writes: Mapping[PodName, Write]) -> None:
@@ -96,7 +99,8 @@ class PodWrites:
     def _nominate(self, about: ApiObject, pod: PodName, write: Admit) -> Admit:
         """Nominate a pod for its node, and return the write for the pod as it is then.
 
-        A request that is sent again does not nominate it again: its `resourceVersion` is another one by then.
+        A request that is sent again does not nominate it again: its `resourceVersion` is another one by then. Where a right is missing, or a
+        policy forbids the nomination, the gate is removed without it: another pod may take the place then, but the gang does not wait for ever.
 
         Raises:
             RequestFailed: it was not done; also if the pod has changed since the write was decided.
@@ -105,11 +109,25 @@ class PodWrites:
             version = self._nominated.get(pod)
         if version is None:
             node = "" if write.placed is None else write.placed.node
-            nominated = self._api.send(_status_patch(about, pod, node, write.gated.version))
+            try:
+                nominated = self._api.send(_status_patch(about, pod, node, write.gated.version))
+            except RequestFailed as error:
+                if error.temporary or error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+                    raise
+                self._note_no_nomination(error)
+                return write
             version = nominated["metadata"]["resourceVersion"]
             with self._lock:
                 self._nominated[pod] = version
         return write._replace(gated=replace(write.gated, version=version))
+
+    def _note_no_nomination(self, error: RequestFailed) -> None:
+        with self._lock:
+            is_known, self._cannot_nominate = self._cannot_nominate, True
+        if not is_known:
+            _log.warning(
+                "pods of gangs are not nominated for their nodes, so other pods may take their places: %s", error
+            )
 
     def _request(self, about: ApiObject, pod: PodName, write: Write) -> Request:
         if isinstance(write, Evict):

@@ -134,6 +134,7 @@ class _Round:
         self._kept: set[str] = set()
         self._kept_for: GangKey | None = None
         self._head: Gang | None = None
+        self._paused: set[str] = set()  # namespaces that have a gang for which room was held before, and is not for now
         self._times: list[float] = []
 
     def give_back(self, gangs: Sequence[Gang]) -> None:
@@ -331,7 +332,10 @@ class _Round:
         hold = self._hold_time(gang)
         if hold.is_paused:
             self._times.append(hold.begins)
+            self._paused.add(gang.namespace)
             return  # others pass, and the next one is the head
+        if gang.namespace in self._paused:
+            return  # two gangs of one author would hold room by turns, and nothing would ever pass
         nodes = best_to_hold(self._cluster, gang, relaxed=relaxed)
         if nodes is None:
             return  # it can have no place at all, so the next one is the head

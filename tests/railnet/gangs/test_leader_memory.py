@@ -45,6 +45,16 @@ def test_room_for_members_to_come_is_kept_since_the_first_was_missing() -> None:
     assert lapsed.entering(GangState.PLACED, NOW, None).stage == BegunStage()
 
 
+def test_that_all_members_existed_is_remembered_until_none_has_a_place_any_more() -> None:
+    whole = GangMemory().with_all_members()
+    incomplete = whole.entering(GangState.INCOMPLETE, NOW, None)
+
+    assert incomplete.stage == BegunStage(incomplete_since=NOW, whole=True)
+    assert incomplete.entering(GangState.PLACED, NOW, None) == whole == whole.with_all_members()
+    assert whole.entering(GangState.WAITING, NOW, None) == GangMemory()
+    assert not whole.entering(GangState.EVICTING, NOW, PREEMPTED).begun.whole
+
+
 @pytest.mark.parametrize(
     ("eviction", "tries"),
     [

@@ -83,6 +83,9 @@ def test_time_that_no_leader_writes_counts_as_none(moment: str) -> None:
         "[" * 4000,
         json.dumps({"domain": {str(number): "" for number in range(17)}, "attempt": 1}),
         json.dumps({"domain": {"a": "x" * 8200}, "attempt": 1}),
+        json.dumps({"domain": {"a": "x" * 64}, "attempt": 1}),
+        '{"domain":{"a":"\\ud800"},"attempt":1}',
+        '{"domain":{"\\ud800":"a"},"attempt":1}',
     ],
 )
 def test_what_is_no_placement_is_none(text: str) -> None:

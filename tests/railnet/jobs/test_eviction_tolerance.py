@@ -50,6 +50,7 @@ PERMITTED: list[tuple[tuple[str, str, JsonObject | None], ...]] = [
     ((*PYTORCH, replicas("OnFailure", None)),),
     ((*TF, replicas("OnFailure", "Always")),),
     ((*VOLCANO, {"spec": {}}),),
+    ((*VOLCANO, {"spec": {"policies": 5, "tasks": [{"policies": [{"event": {}, "events": [[]]}]}]}}),),
     ((*VOLCANO, policy("PodEvicted", "RestartTask")),),
     ((*VOLCANO, policy("PodFailed", "AbortJob")),),
     (("RayCluster", "ray.io", {}), ("RayService", "ray.io", {})),

@@ -1,9 +1,12 @@
 """Gangs of which members do not exist: none starts before all exist, or, if they are created in stages, room is kept for the others for a while."""
 
+import json
+from typing import Any
+
 import pytest
 
 from railnet.gangs import evictions, planning
-from tests.railnet.controllers.gangs.gang_cluster import GangCluster, Leader, path
+from tests.railnet.controllers.gangs.gang_cluster import LEAST, GangCluster, Leader, path
 from tests.railnet.controllers.gangs.test_evictions import take
 
 MEMBER, CLOSED = planning.MEMBER_SECONDS, evictions.CLOSED_SECONDS
@@ -327,6 +330,70 @@ def test_gang_that_was_whole_is_not_evicted_for_a_member_that_is_not_made_again(
 
     assert cluster.requests["create pods"] == 0
     assert [text for text in texts(cluster, "GangWaiting") if text.startswith("1 of 4 members have not come")]
+
+
+def test_gang_that_was_whole_is_not_evicted_when_its_last_member_goes_soon_after_the_reserved_time(
+    cluster: GangCluster,
+) -> None:
+    """The last member alone says that all existed; without it the others look as if it had never come."""
+    owner = staged(cluster, least=4)
+    leader = Leader(cluster)
+    for rank in range(1, 4):
+        leader.settle()
+        cluster.schedule()
+        cluster.add_pod(f"dag-{rank}", "dag", owner=owner, least=4)
+    leader.settle()
+    cluster.schedule()
+    leader.settle()
+    cluster.now += MEMBER + 5
+    leader.settle()
+    cluster.remove(path("dag-3"))
+    leader.settle()
+
+    assert cluster.requests["create pods"] == 0
+
+
+def test_time_that_a_tenant_writes_keeps_no_room_for_longer(cluster: GangCluster) -> None:
+    """One pod, which nothing makes again, would keep the room of any number of others for ever."""
+    cluster.add_pod("one-0", "one", least=1)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    place = {"domain": {"railnet.io/leaf": "a"}, "attempt": 1, "node": "a-0", "reservedUntil": (1 << 40) - 1}
+
+    def reserve(pod: dict[str, Any]) -> None:
+        pod["metadata"]["annotations"]["railnet.io/placement"] = json.dumps(place)
+        pod["metadata"]["labels"][LEAST] = "4"
+
+    cluster.change("one-0", reserve)
+    leader.settle()
+    take(cluster, "b-0")
+    cluster.add_gang("other", 3)
+    cluster.add_gang("next", 3)
+    leader.settle()
+    assert len(cluster.gated()) == 3
+    cluster.now += MEMBER
+    leader.settle()
+
+    assert cluster.gated() == []
+
+
+def test_gang_that_is_evicted_for_absent_members_keeps_the_places_of_its_pods_until_they_are_gone(
+    cluster: GangCluster,
+) -> None:
+    staged(cluster, least=4)
+    leader = Leader(cluster)
+    leader.settle()
+    for number in range(3):
+        take(cluster, f"b-{number}")
+    cluster.add_gang("four", 4)
+    leader.settle()
+    cluster.now += MEMBER
+    leader.look()
+
+    assert len(cluster.gated()) == 4
+    seats = leader.gangs._planning.observed.cluster.seats(("ml", "dag"))
+    assert [seat.node for seat in seats] == ["a-0"]
 
 
 def test_pod_of_no_gang_that_takes_reserved_room_is_said(cluster: GangCluster) -> None:

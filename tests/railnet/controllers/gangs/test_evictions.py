@@ -742,6 +742,33 @@ def test_gang_of_which_an_eviction_completed_a_pod_is_not_evicted_any_more(clust
     assert cluster.requests["create pods"] == 0
 
 
+@pytest.mark.parametrize("known_to", ["the next leader", "the leader that saw all pods go"])
+def test_pod_that_an_eviction_completed_counts_for_its_job(cluster: GangCluster, known_to: str) -> None:
+    cluster.add_gang("bert", 4)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    leader.settle()
+    ended = {"phase": "Succeeded", "conditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    cluster.change("bert-0", lambda pod: pod.update(status=ended))
+    leader.settle()
+    if known_to == "the next leader":
+        leader = Leader(cluster)
+    else:
+        for rank in range(4):
+            cluster.remove(path(f"bert-{rank}"))
+        leader.settle()
+        cluster.make_again("bert", 4)
+    leader.settle()
+    cluster.schedule()
+    for node in (f"{leaf}-{number}" for leaf in ("b", "c") for number in range(4)):
+        take(cluster, node)
+    cluster.add_gang("high", 4, priority=100)
+    leader.settle()
+
+    assert cluster.requests["create pods"] == 0
+
+
 def test_event_of_an_eviction_says_how_long_the_job_controller_pauses(cluster: GangCluster) -> None:
     cluster.add_gang("bert", 4)
     leader = Leader(cluster)

@@ -634,3 +634,16 @@ def test_pass_that_fails_is_made_again(cluster: GangCluster, monkeypatch: pytest
     leader.settle()
 
     assert cluster.gated() == []
+
+
+def test_clock_that_is_behind_that_of_the_api_server_delays_no_gang(cluster: GangCluster) -> None:
+    """A member that was created without the gate is waited for while it is young; it seems to be created an hour from now."""
+    cluster.add_gang("bert", 4, created="1970-01-01T01:16:40Z")
+    cluster.change("bert-0", lambda pod: pod["spec"].pop("schedulingGates"))
+    cluster.now = 1000.0
+    leader = Leader(cluster)
+    for _ in range(3):
+        leader.settle()
+        cluster.now += 31
+
+    assert cluster.gated() == []

@@ -1,6 +1,7 @@
 """What is asked of the API server for one pod, and what is reported of it."""
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -48,8 +49,13 @@ def test_write_that_is_done_is_reported_and_not_done_again(write: Write) -> None
     assert one.cluster.requests == done
 
 
-@pytest.mark.parametrize("write", [ADMIT, NOMINATE, Withdraw(), MARK, Evict()])
-@pytest.mark.parametrize("status", [429, 500, 503, 403])
+@pytest.mark.parametrize(
+    ("write", "status"),
+    [
+        *product([ADMIT, NOMINATE, Withdraw(), MARK, Evict()], [429, 500, 503]),
+        *product([ADMIT, Withdraw(), MARK, Evict()], [403]),
+    ],
+)
 def test_write_that_may_succeed_later_is_reported_and_kept(write: Write, status: int) -> None:
     one = Writing(write, status)
     with pytest.raises(RequestFailed):
@@ -61,8 +67,9 @@ def test_write_that_may_succeed_later_is_reported_and_kept(write: Write, status:
     assert one.outcomes[1:] == [WriteOutcome(one.pod, write)]
 
 
-@pytest.mark.parametrize("write", [ADMIT, NOMINATE, Withdraw(), MARK, Evict()])
-@pytest.mark.parametrize("status", [400, 409, 413, 422])
+@pytest.mark.parametrize(
+    ("write", "status"), [*product([ADMIT, Withdraw(), MARK, Evict()], [400, 409, 413, 422]), (NOMINATE, 409)]
+)
 def test_write_that_is_refused_is_reported_and_dropped(write: Write, status: int) -> None:
     one = Writing(write, status)
     one.work()
@@ -154,6 +161,17 @@ def test_pod_is_nominated_once_although_its_gate_is_removed_at_the_second_try(st
 
     assert nominating.outcomes[1:] == [WriteOutcome(nominating.pod, NOMINATE)]
     assert dict(nominating.cluster.requests) == {"patch pods/status": 1, "patch pods": 2}
+
+
+@pytest.mark.parametrize("status", [400, 403, 422])
+def test_gate_is_removed_without_a_nomination_that_is_forbidden(status: int) -> None:
+    """A role of an earlier version lacks the right, or a policy of others forbids it."""
+    nominating = Writing(NOMINATE, status)
+    nominating.work()
+
+    assert nominating.outcomes == [WriteOutcome(nominating.pod, NOMINATE)]
+    assert nominating.cluster.pods()["bert-0"]["spec"]["schedulingGates"] == []
+    assert dict(nominating.cluster.requests) == {"patch pods/status": 1, "patch pods": 1}
 
 
 def test_nomination_is_taken_back() -> None:

@@ -140,15 +140,30 @@ def test_pass_says_when_a_hold_ends_and_when_it_begins_again() -> None:
     assert [again(now) for now in (0, 60, 359, 360, 410)] == [60, 360, 360, 410, 710]
 
 
-def test_room_is_held_for_the_next_gang_while_the_first_one_pauses() -> None:
+def test_room_is_held_for_the_next_gang_of_another_namespace_while_the_first_one_pauses() -> None:
     cluster = leaves(2)
     occupy(cluster, "a-0", 1)
-    gangs = [a_gang(4, name="first"), a_gang(4, name="second", since=100), a_gang(1, name="small", since=200)]
+    second = replace(a_gang(4, name="second", since=100), namespace="other")
+    gangs = [a_gang(4, name="first"), second, a_gang(1, name="small", since=200)]
 
     found = a_pass(cluster, gangs, now=370, hold_after=60, hold_for=300, hold_pause=50)
 
     assert found.placements == ()
-    assert found.shortfalls[2].held_for == ("ml", "second")
+    assert found.shortfalls[2].held_for == ("other", "second")
+
+
+def test_two_gangs_of_a_namespace_do_not_hold_room_by_turns_for_ever() -> None:
+    """Both wait for the place of a pod that never ends. Their times do not overlap, so one of them could always have room held."""
+    large = [a_gang(4, name="first"), a_gang(4, name="second", since=100)]
+    small = replace(a_gang(1, name="small", since=200), namespace="other")
+
+    def at(now: float) -> list[str]:
+        cluster = leaves(2)
+        occupy(cluster, "a-0", 1)
+        found = a_pass(cluster, [*large, small], now, hold_after=60, hold_for=300, hold_pause=50)
+        return [placement.gang[1] for placement in found.placements]
+
+    assert [at(now) for now in (359, 360, 409, 410)] == [[], ["small"], ["small"], []]
 
 
 def test_namespaces_take_turns() -> None:

@@ -1,0 +1,119 @@
+"""Faults of the placement of gangs that are known and not repaired: each test fails, and says what should be."""
+
+from typing import Any
+
+import pytest
+
+from railnet.apiserver.request import Request
+from railnet.controllers.gangs.placement import GangPlacement
+from railnet.gangs import planning
+from tests.railnet.controllers.cluster_in_memory import Refusal
+from tests.railnet.controllers.gangs.gang_cluster import GangCluster, Leader, path, work
+from tests.railnet.controllers.gangs.test_absent_members import staged
+from tests.railnet.controllers.gangs.test_evictions import take
+
+MEMBER = planning.MEMBER_SECONDS
+
+
+@pytest.fixture
+def cluster() -> GangCluster:
+    """Two leaves of four nodes with eight GPUs."""
+    gang_cluster = GangCluster()
+    for leaf in ("a", "b"):
+        for number in range(4):
+            gang_cluster.add_node(f"{leaf}-{number}", leaf)
+    return gang_cluster
+
+
+@pytest.mark.xfail(strict=True, reason="what was once read of an owner counts for ever, and some kinds can be edited")
+def test_owner_is_read_again_before_its_pods_are_evicted(cluster: GangCluster) -> None:
+    def put_job(**run_policy: int) -> dict[str, Any]:
+        worker = {"replicas": 4, "restartPolicy": "OnFailure"}
+        spec = {"pytorchReplicaSpecs": {"Worker": worker}, "runPolicy": run_policy}
+        return cluster.put(
+            "/apis/kubeflow.org/v1/namespaces/ml/pytorchjobs/low",
+            {"metadata": {"namespace": "ml", "name": "low"}, "spec": spec},
+        )
+
+    uid = put_job()["metadata"]["uid"]
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "low", "uid": uid, "controller": True}
+    for rank in range(4):
+        cluster.add_pod(f"low-{rank}", "low", owner=owner, priority=1)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    leader.settle()
+    put_job(backoffLimit=0)
+    for number in range(4):
+        take(cluster, f"b-{number}")
+    cluster.add_gang("high", 4, priority=10)
+    leader.settle()
+
+    assert cluster.requests["create pods"] == 0
+
+
+def _read_owners(gangs: GangPlacement) -> None:
+    gangs.reconcile("all gangs")
+    work(gangs.roots.queue, gangs.roots.reconcile)
+
+
+@pytest.mark.xfail(strict=True, reason="each leader writes the pods that the other has not written yet")
+def test_two_leaders_that_see_different_nodes_do_not_split_a_gang(cluster: GangCluster) -> None:
+    cluster.add_gang("bert", 4)
+    first, second = Leader(cluster), Leader(cluster)
+    first.learn()
+    cluster.remove("/api/v1/nodes/a-3")
+    second.learn()
+    for leader in (first, second):
+        _read_owners(leader.gangs)
+        leader.gangs.reconcile("all gangs")
+    for _ in range(2):  # the first one is slow
+        pod = first.gangs.writes.queue.get()
+        assert pod is not None
+        first.gangs.writes.reconcile(pod)
+        first.gangs.writes.queue.done(pod)
+    work(second.gangs.writes.queue, second.gangs.writes.reconcile)
+    for _ in range(5):
+        cluster.schedule()
+        cluster.now += 31
+        second.settle()
+
+    assert len({leaf for leaf in cluster.leaves().values() if leaf}) == 1
+
+
+@pytest.mark.xfail(strict=True, reason="a nomination is taken back only when no other write of the pod is due")
+def test_pod_whose_gate_cannot_be_removed_keeps_no_room_in_the_scheduler(cluster: GangCluster) -> None:
+    """A policy of others refuses the patch, so the pod never starts; the scheduler keeps its node from pods of no gang."""
+    cluster.add_gang("bert", 4)
+    leader = Leader(cluster)
+
+    def refuse(request: Request) -> None:
+        if request.verb.right == "patch" and not request.path.endswith("/status"):
+            raise Refusal(422, "a policy")
+
+    cluster.interfere = refuse
+    for _ in range(20):
+        leader.settle()
+        cluster.now += 31
+
+    assert not any("nominatedNodeName" in pod["status"] for pod in cluster.of("pods"))
+
+
+@pytest.mark.xfail(
+    strict=True, reason="that all members existed is known to the leader that saw it, and to the last member"
+)
+def test_next_leader_does_not_evict_a_gang_that_was_whole_when_its_last_member_goes(cluster: GangCluster) -> None:
+    owner = staged(cluster, least=4)
+    leader = Leader(cluster)
+    for rank in range(1, 4):
+        leader.settle()
+        cluster.schedule()
+        cluster.add_pod(f"dag-{rank}", "dag", owner=owner, least=4)
+    leader.settle()
+    cluster.schedule()
+    leader.settle()
+    cluster.now += MEMBER + 5
+    cluster.remove(path("dag-3"))
+    Leader(cluster).settle()
+
+    assert cluster.requests["create pods"] == 0
