@@ -1,7 +1,8 @@
 """The life of a gang as a table: for a state and an event the next state and the action, with its reason. Pure.
 
 A state is derived from the pods and from what a leader remembers (`railnet.gangs.leader_memory`). Events are recognised, and actions are done, in
-`railnet.gangs.planning`. A pair that is in neither `LIFE_CYCLE` nor `IMPOSSIBLE` is a KeyError; a test proves that none is.
+`railnet.gangs.planning`. Each pair is either in `LIFE_CYCLE` or in `IMPOSSIBLE`; a test proves it. If one that is impossible happens, it is logged, and
+the gang stays as it is in this pass: one gang must not stop all others.
 """
 
 from collections.abc import Collection, Iterator

@@ -50,6 +50,7 @@ class GangPlanning:
         self._evictions = GangEvictions(self._pending)
         self._last = Pass()
         self._acts = self._actions()
+        self._logged: set[tuple[GangState, GangEvent]] = set()  # impossible pairs
 
     def pod_changed(self, before: GangPod | None, after: GangPod | None) -> None:
         """Take in a pod that is new, changed or gone."""
@@ -99,7 +100,16 @@ class GangPlanning:
             self._pending.undo(current)
             raise
         again = None if current.due is None else max(0.0, current.due - now)
-        return Decision(current.writes, tuple(current.said), tuple(current.asked_again), again, *self._counts(current))
+        waiting, placed = self._counts(current)
+        return Decision(
+            current.writes,
+            tuple(current.said),
+            tuple(current.asked_again),
+            tuple(current.errors),
+            again,
+            waiting,
+            placed,
+        )
 
     def _decide(self, current: PlanningPass) -> None:
         current.said.extend(self._evictions.news())
@@ -163,10 +173,23 @@ class GangPlanning:
 
     def _happens(self, key: GangKey, event: GangEvent, current: PlanningPass) -> GangAction:
         """Do what the life of a gang has for an event, and remember it; return what that is."""
-        rule = LIFE_CYCLE[self._state(key, current), event]
+        state = self._state(key, current)
+        rule = LIFE_CYCLE.get((state, event))
+        if rule is None:
+            return self._leave_as_it_is(key, state, event, current)
         self._memory[key] = self._memory[key].entering(rule.then, current.now, current.evictions.get(key))
         self._acts[rule.action](key, current)
         return rule.action
+
+    def _leave_as_it_is(self, key: GangKey, state: GangState, event: GangEvent, current: PlanningPass) -> GangAction:
+        """Take in what cannot happen to a gang: it is logged once, and only the seats of its placed members are kept."""
+        current.impossible.add(key)
+        if (state, event) not in self._logged:
+            self._logged.add((state, event))
+            text = f"the event {event.name} is impossible in the state {state.name}, so the gang stays as it is"
+            current.errors.append(f"gang {'/'.join(key)}: {text}; report this error")
+        self._hold(key, current)
+        return GangAction.HOLD
 
     def _state(self, key: GangKey, current: PlanningPass) -> GangState:
         memory = self._memory.setdefault(key, GangMemory())
@@ -381,7 +404,11 @@ class GangPlanning:
         if not waiting:
             return Rules(seated=current.seated)
         highest = max(gang.priority for gang in waiting)
-        keys = (key for key in sorted(self.observed.gangs()) if key[0] not in self.observed.off)
+        keys = (
+            key
+            for key in sorted(self.observed.gangs())
+            if key[0] not in self.observed.off and key not in current.impossible
+        )
         running = [victim for key in keys for victim in self._victims(key, current)]
         lower = [victim for victim in running if not victim.leaving and victim.priority < highest]
         may_leave = {victim.key: self._evictions.may_leave(victim.key, current) for victim in lower}

@@ -51,6 +51,8 @@ class PlanningPass:
         writes: the pods that are to be written.
         said: events.
         asked_again: owners that are to be read once more.
+        impossible: gangs to which something happened that the table of their life does not have: they stay as they are in this pass.
+        errors: what is to be logged of them.
         gangs: what the planner is given.
         seated: gangs that get no place in this pass, and whose placed pods keep their seats.
         looked: the sorted pods of the gangs that were looked at.
@@ -67,6 +69,8 @@ class PlanningPass:
     writes: dict[PodName, Write] = field(default_factory=dict)
     said: list[Said] = field(default_factory=list)
     asked_again: list[Asked] = field(default_factory=list)
+    impossible: set[GangKey] = field(default_factory=set)
+    errors: list[str] = field(default_factory=list)
     gangs: dict[GangKey, Gang] = field(default_factory=dict)
     seated: list[Gang] = field(default_factory=list)
     looked: dict[GangKey, Members] = field(default_factory=dict)

@@ -105,6 +105,7 @@ class Decision:
         writes: the pods that are to be written.
         said: events.
         asked_again: owners whose objects are to be read once more: a job may have been scaled.
+        impossible: errors of Railnet itself that are for its log: what happened to gangs that the table of their life does not have.
         again: the seconds after which to decide again although nothing has changed; None: never.
         waiting: how many gangs have pods that wait for a place.
         placed: how many gangs have a place.
@@ -113,6 +114,7 @@ class Decision:
     writes: Mapping[PodName, Write] = field(default_factory=dict)
     said: tuple[Said, ...] = ()
     asked_again: tuple[Asked, ...] = ()
+    impossible: tuple[str, ...] = ()
     again: float | None = None
     waiting: int = 0
     placed: int = 0

@@ -121,6 +121,8 @@ class GangPlacement:
             self.roots.ask_again(asked)
         for event in decision.said:
             self._events.say(event)
+        for error in decision.impossible:
+            _log.error("%s", error)
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
         self._take_in(lambda: self._planning.observed.change_node(before, after))

@@ -13,6 +13,7 @@ from railnet.apiserver.request import Request
 from railnet.controllers.events import JobEvents
 from railnet.controllers.gangs.placement import GangPlacement
 from railnet.controllers.work_queue import WorkQueue
+from railnet.gangs.life_cycle import GangEvent, GangState
 from railnet.gangs.placement.free_capacity import FreeCapacity
 from railnet.gangs.placement.node import Node, node
 from railnet.gangs.placement.pod_shape import shape
@@ -201,10 +202,15 @@ class GangCluster(Cluster):
 
 
 class Leader:
-    """One leader. It learns of changes, decides and writes when the test says so, in this thread."""
+    """One leader. It learns of changes, decides and writes when the test says so, in this thread.
+
+    Attributes:
+        impossible: the pairs of a state and an event that may happen although the table of a gang's life does not have them.
+    """
 
     def __init__(self, cluster: GangCluster, address: Mapping[str, str] | None = None) -> None:
         self.cluster = cluster
+        self.impossible: set[tuple[GangState, GangEvent]] = set()
         self._addresses = address or {}
         api = StreamingApiServer(cluster, lambda: "a-token", "test")
         self.gangs = GangPlacement(
@@ -245,6 +251,7 @@ class Leader:
             work(self.gangs.roots.queue, self.gangs.roots.reconcile)
             again = self.gangs.reconcile("all gangs")
         work(self.gangs.writes.queue, self.gangs.writes.reconcile)
+        assert self.gangs._planning._logged <= self.impossible
         return again
 
     def settle(self) -> float | None:

@@ -5,8 +5,10 @@ import copy
 import pytest
 
 from railnet.gangs import planning
+from railnet.gangs.life_cycle import LIFE_CYCLE, GangEvent, GangState
 from tests.railnet.controllers.gangs.gang_cluster import CONSTRAINT, GATE, IN_ONE_LEAF, LEAST, GangCluster, Leader, path
 from tests.railnet.controllers.gangs.late_scheduler import bind, seat_of, unbound
+from tests.railnet.controllers.gangs.test_evictions import take
 
 ON_ONE_NODE = '{"name":"test","required":{"topologies":[{"key":"kubernetes.io/hostname"}],"nodeSelectors":[{"matchLabels":{"test":"abc"}}]}}'
 
@@ -634,6 +636,54 @@ def test_pass_that_fails_is_made_again(cluster: GangCluster, monkeypatch: pytest
     leader.settle()
 
     assert cluster.gated() == []
+
+
+def test_what_cannot_happen_to_a_gang_is_logged_once_and_stops_no_other_gang(
+    cluster: GangCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pair = GangState.WAITING, GangEvent.CONTRADICTORY
+    monkeypatch.delitem(LIFE_CYCLE, pair)
+    for name in ("ant", "bee"):
+        cluster.add_gang(name, 2, least=2)
+        cluster.add_pod(f"{name}-2", name, least=3)
+    cluster.add_gang("cat", 2)
+    leader = Leader(cluster)
+    leader.impossible.add(pair)
+    for _ in range(2):
+        leader.settle()
+        cluster.now += 31
+
+    assert cluster.gated() == ["ant-0", "ant-1", "ant-2", "bee-0", "bee-1", "bee-2"]
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [
+        "gang ml/ant: the event CONTRADICTORY is impossible in the state WAITING, so the gang stays as it is; report this error"
+    ]
+
+
+def test_gang_to_which_something_impossible_happens_keeps_its_places(
+    cluster: GangCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheduler may bind its placed members at any moment, and it does not give way either."""
+    pair = GangState.PLACED, GangEvent.CONTRADICTORY
+    monkeypatch.delitem(LIFE_CYCLE, pair)
+    cluster.add_gang("bert", 4, priority=1, least=4)
+    leader = Leader(cluster)
+    leader.impossible.add(pair)
+    leader.settle()
+    (leaf,) = set(cluster.leaves().values())
+    cluster.add_pod("bert-4", "bert", priority=1, least=5)
+    for number in range(4):
+        for other in {"a", "b"} - {leaf}:
+            take(cluster, f"{other}-{number}")
+    cluster.add_gang("high", 4, priority=10)
+    leader.settle()
+    placed = [seat.node for seat in leader.gangs._planning.observed.cluster.seats(("ml", "bert"))]
+
+    assert sorted(placed) == [f"{leaf}-{number}" for number in range(4)]
+    assert cluster.gated() == ["bert-4", "high-0", "high-1", "high-2", "high-3"]
+    assert cluster.requests["create pods"] == 0
+    monkeypatch.undo()
+    leader.settle()
+    assert cluster.requests["create pods"] == 4
 
 
 def test_clock_that_is_behind_that_of_the_api_server_delays_no_gang(cluster: GangCluster) -> None:
