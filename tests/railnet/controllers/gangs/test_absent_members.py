@@ -353,7 +353,8 @@ def test_gang_that_was_whole_is_not_evicted_when_its_last_member_goes_soon_after
     assert cluster.requests["create pods"] == 0
 
 
-def test_time_that_a_tenant_writes_keeps_no_room_for_longer(cluster: GangCluster) -> None:
+@pytest.mark.parametrize("is_next", [False, True], ids=["the leader that placed it", "the next leader"])
+def test_time_that_a_tenant_writes_keeps_no_room_for_longer(cluster: GangCluster, is_next: bool) -> None:
     """One pod, which nothing makes again, would keep the room of any number of others for ever."""
     cluster.add_pod("one-0", "one", least=1)
     leader = Leader(cluster)
@@ -366,6 +367,7 @@ def test_time_that_a_tenant_writes_keeps_no_room_for_longer(cluster: GangCluster
         pod["metadata"]["labels"][LEAST] = "4"
 
     cluster.change("one-0", reserve)
+    leader = Leader(cluster) if is_next else leader
     leader.settle()
     take(cluster, "b-0")
     cluster.add_gang("other", 3)
