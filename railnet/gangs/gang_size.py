@@ -7,11 +7,25 @@ from railnet.gangs.life_cycle import GangEvent
 from railnet.gangs.members import Members, is_size_known, made, needed, needs_root, to_come
 from railnet.gangs.planning_pass_state import GangSize, PlanningPass, about
 from railnet.gangs.planning_result import Root
+from railnet.jobs.gang_recogniser import agreed
 from railnet.jobs.gang_request import GangRequest
 
 SETTLE_SECONDS = 1.0  # of a gang that does not say its size, since its last member came
 _JOIN_SECONDS = 10.0  # in which a pod without a gate is bound, since it was created
 _ASK_SECONDS = 60.0  # until a root is read again while members are missing: the job may have been scaled
+
+
+def request_of(pods: Members) -> GangRequest | None:
+    """Return what all members say together; None if they say nothing.
+
+    Raises:
+        Misconfigured: they contradict each other.
+    """
+    requests: dict[GangRequest, str] = {}
+    for pod in pods.living:
+        if pod.request is not None:
+            requests.setdefault(pod.request, pod.name.name)
+    return agreed((name, request) for request, name in requests.items())
 
 
 def gang_size(

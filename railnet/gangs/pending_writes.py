@@ -4,13 +4,15 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from railnet.backoff import Backoff
+from railnet.gangs import event_messages
 from railnet.gangs.placement_annotation import Placed
-from railnet.gangs.planning_pass_state import PlanningPass
-from railnet.gangs.planning_result import Admit, Evict, Mark, Withdraw, Write, WriteOutcome
+from railnet.gangs.planning_pass_state import PlanningPass, about
+from railnet.gangs.planning_result import Admit, Evict, Mark, Said, Withdraw, Write, WriteOutcome
 from railnet.gangs.pod import GangPod
 from railnet.objects.pod_name import PodName
 
 _BACKOFF = Backoff(first_seconds=0.2, longest_seconds=30.0)
+_REFUSALS_SAID = 5  # a stale patch is refused once or twice; a policy refuses it always
 
 
 @dataclass(slots=True)
@@ -98,3 +100,14 @@ class PendingWrites:
             self._evicted.discard(pod)
             self._marked.discard(pod)
             self._withdrawn.discard(pod)
+
+
+def refusal_event(outcome: WriteOutcome, times: int, pod: GangPod) -> Said | None:
+    """Return the event about a write of a pod that was refused so many times; None if it is too early for it."""
+    if isinstance(outcome.write, Evict):
+        text = event_messages.eviction_refused(outcome.pod.name, outcome.refusal)
+        return Said(about([pod]), "GangEvicted", text, "Warning")
+    if times < _REFUSALS_SAID and not (outcome.waits and outcome.forbidden):
+        return None
+    text = event_messages.patch_refused(outcome.pod.name, outcome.refusal)
+    return Said(about([pod]), "GangRefused", text, "Warning")

@@ -11,27 +11,24 @@ from dataclasses import replace
 from railnet.errors import Misconfigured
 from railnet.gangs import event_messages
 from railnet.gangs.evictions import CLOSED_SECONDS, LEAVING_SECONDS, GangEvictions, attempt_of, is_split
-from railnet.gangs.gang_size import SETTLE_SECONDS, arrival, gang_size
+from railnet.gangs.gang_size import SETTLE_SECONDS, arrival, gang_size, request_of
 from railnet.gangs.gate_removal_patch import HOSTNAME
 from railnet.gangs.leader_memory import BegunStage, EvictingStage, GangMemory, Tries
 from railnet.gangs.life_cycle import LIFE_CYCLE, GangAction, GangEvent, GangState
 from railnet.gangs.members import Members, makes_all, members, planned, reserved_until
 from railnet.gangs.observed_state import ObservedState
-from railnet.gangs.pending_writes import PendingWrites
+from railnet.gangs.pending_writes import PendingWrites, refusal_event
 from railnet.gangs.placement.gang import Gang, GangKey, LostSeat
 from railnet.gangs.placement.preemption import Preemption
 from railnet.gangs.placement.scheduling_pass import Pass, Rules, schedule
 from railnet.gangs.placement_annotation import Evicted, Placed
 from railnet.gangs.planning_pass_state import Find, GangSize, PlanningPass, about
-from railnet.gangs.planning_result import Admit, Decision, Evict, Said, Withdraw, WriteOutcome
+from railnet.gangs.planning_result import Admit, Decision, Said, Withdraw, WriteOutcome
 from railnet.gangs.pod import GangPod
-from railnet.jobs.gang_recogniser import agreed
-from railnet.jobs.gang_request import GangRequest
 
 MEMBER_SECONDS = 600.0  # that room is kept for members that do not exist yet
 _COMING_SECONDS = 10.0  # since the last member came, before it is said that some are missing
 _SAY_SECONDS = 60.0  # between two texts about one gang that waits
-_REFUSALS_SAID = 5  # a stale patch is refused once or twice; a policy refuses it always
 _NONE = Members((), (), (), ())
 
 
@@ -74,16 +71,7 @@ class GangPlanning:
         if not outcome.refusal:
             return None
         times, pod = self._pending.refused(outcome, now, jitter), self.observed.named(outcome.pod)
-        if pod is None:
-            return None
-        if isinstance(outcome.write, Evict):
-            text = event_messages.eviction_refused(outcome.pod.name, outcome.refusal)
-            return Said(about([pod]), "GangEvicted", text, "Warning")
-        if times < _REFUSALS_SAID and not (outcome.waits and outcome.forbidden):
-            return None
-        return Said(
-            about([pod]), "GangRefused", event_messages.patch_refused(outcome.pod.name, outcome.refusal), "Warning"
-        )
+        return None if pod is None else refusal_event(outcome, times, pod)
 
     def decide(self, now: float, wall: float, find: Find) -> Decision:
         """Decide for all gangs.
@@ -223,7 +211,11 @@ class GangPlanning:
 
     def _arrival(self, key: GangKey, pods: Members, current: PlanningPass) -> GangEvent:
         """Return the event by which members of a gang come, are complete, or do not come."""
-        request = self._request(key, pods, current)
+        try:
+            request = request_of(pods)
+        except Misconfigured as error:
+            current.faults[key] = str(error)
+            request = None
         if request is None:
             return GangEvent.CONTRADICTORY
         newest = max(pod.created for pod in pods.living)
@@ -235,18 +227,6 @@ class GangPlanning:
         if pods.begun and size.known:
             self._memory[key] = self._memory[key].with_all_members()
         return arrival(pods, size)
-
-    def _request(self, key: GangKey, pods: Members, current: PlanningPass) -> GangRequest | None:
-        """Return what all members say together; None if they contradict each other."""
-        requests: dict[GangRequest, str] = {}
-        for pod in pods.living:
-            if pod.request is not None:
-                requests.setdefault(pod.request, pod.name.name)
-        try:
-            return agreed((name, request) for request, name in requests.items())
-        except Misconfigured as error:
-            current.faults[key] = str(error)
-            return None
 
     def _incomplete(self, key: GangKey, pods: Members, size: GangSize, current: PlanningPass) -> GangEvent:
         """Return the event of a gang that has begun, and of which members do not exist: whether they still may come."""
