@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.cluster import golden_pods, training_pods
+from tests.cluster.evicted_jobs import EvictedJob, evict_one_pod, pod_template
 from tests.cluster.node import ClusterNode
 from tests.cluster.operated import operated
 from tests.cluster.operator_jobs import SECONDS, SPREAD, Objects, OperatorJob, spread_over_nodes
@@ -146,3 +147,34 @@ def test_pods_are_as_the_golden_pods(of_jobset: Exchanged, plain: Exchanged) -> 
 
 def test_nothing_is_left_of_the_job(exchanged: Exchanged) -> None:
     assert exchanged.left == []
+
+
+_IGNORES_EVICTIONS = {
+    "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+}
+
+
+@pytest.mark.parametrize("of_jobset", [False, True], ids=["Job", "JobSet"])
+@pytest.mark.parametrize(
+    ("policy", "has_failed"),
+    [({}, True), ({"podFailurePolicy": _IGNORES_EVICTIONS}, False)],
+    ids=["counted", "ignored"],
+)
+def test_job_of_which_a_pod_is_evicted_is_as_the_table_says(
+    cluster: ClusterNode, policy: dict[str, Any], *, of_jobset: bool, has_failed: bool
+) -> None:
+    spec = {
+        "parallelism": 2,
+        "completions": 2,
+        "backoffLimit": 0,
+        "template": pod_template("main", restartPolicy="Never"),
+        **policy,
+    }
+    metadata = {"name": "evicted", "namespace": "evicted"}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+    if of_jobset:
+        replicated = {"name": "workers", "replicas": 1, "template": {"spec": spec}}
+        job = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata}
+        job["spec"] = {"replicatedJobs": [replicated]}
+
+    assert evict_one_pod(cluster, job, pods=2) == EvictedJob(has_failed, is_refused=has_failed)

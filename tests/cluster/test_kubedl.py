@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster import article_tfjob, golden_pods, trained_tfjob
+from tests.cluster.evicted_jobs import EvictedJob, evict_one_pod, pod_template
 from tests.cluster.node import ClusterNode
 from tests.cluster.operated import operated
 from tests.cluster.operators import KUBEDL
@@ -64,3 +65,19 @@ def test_kubedls_own_host_network_mode_keeps_its_ports_and_services(on_host: Tra
         assert dialled(pod) == {**hosts, name: f"{name}.kubedl.svc:{port(on_host.after, name)}"}
         assert on_host.services[name]["spec"]["clusterIP"] != "None"
         assert on_host.services[name]["spec"]["ports"][0]["targetPort"] == port(on_host.after, name)
+
+
+@pytest.mark.parametrize(("policy", "has_failed"), [("Never", True), ("OnFailure", True), ("ExitCode", False)])
+def test_job_of_which_a_pod_is_evicted_fails_as_the_table_says(
+    cluster: ClusterNode, policy: str, *, has_failed: bool
+) -> None:
+    """With ExitCode it goes on because the program ended with 143; the table refuses it, since a program may end with another code."""
+    role = {"replicas": 2, "restartPolicy": policy, "template": pod_template("tensorflow")}
+    job = {
+        "apiVersion": "training.kubedl.io/v1alpha1",
+        "kind": "TFJob",
+        "metadata": {"name": "evicted", "namespace": "evicted"},
+        "spec": {"tfReplicaSpecs": {"Worker": role}},
+    }
+
+    assert evict_one_pod(cluster, job, pods=2) == EvictedJob(has_failed, is_refused=True)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.cluster import golden_pods, openmpi
+from tests.cluster.evicted_jobs import EvictedJob, evict_one_pod
 from tests.cluster.node import ClusterNode
 from tests.cluster.operated import operated
 from tests.cluster.operator_jobs import SECONDS, SPREAD, Objects, OperatorJob, spread_over_nodes
@@ -181,3 +182,14 @@ def test_operator_removes_the_workers_and_nothing_is_left_of_the_job(
     for job in (exchanged, with_launcher):
         assert list(job.ended.values()) == ["Succeeded"]
         assert job.left == []
+
+
+def test_job_fails_when_a_worker_is_evicted_as_the_table_says(cluster: ClusterNode) -> None:
+    """mpirun ends with an error when it loses a worker."""
+    described = _mpijob(workers=2)
+    described["metadata"] = {"name": "evicted", "namespace": "evicted"}
+    (launcher,) = described["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"]
+    launcher["command"] = ["mpirun", "--allow-run-as-root", "-n", "2", "sleep", "3600"]
+    described["spec"]["runPolicy"]["backoffLimit"] = 0
+
+    assert evict_one_pod(cluster, described, pods=3) == EvictedJob(has_failed=True, is_refused=True)

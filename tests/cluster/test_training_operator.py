@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.cluster import article_tfjob, golden_pods, pytorch, trained_tfjob
+from tests.cluster.evicted_jobs import EvictedJob, evict_one_pod, pod_template
 from tests.cluster.node import ClusterNode
 from tests.cluster.operated import operated
 from tests.cluster.operator_jobs import SECONDS, SPREAD, Objects, OperatorJob, spread_over_nodes
@@ -179,3 +180,34 @@ def test_gloo_meets_by_a_name_on_net1_and_exchanges_over_net1_alone(
         assert ended.env()["GLOO_SOCKET_IFNAME"] == "net1"
         assert min(ended.carried["net1"]) > pytorch.ROUNDS * pytorch.TENSOR_BYTES
         assert max(ended.carried["eth0"]) < _LITTLE
+
+
+@pytest.mark.parametrize(
+    ("kind", "policy", "backoff", "has_failed"),
+    [
+        ("TFJob", None, None, True),
+        ("TFJob", "OnFailure", None, False),
+        ("PyTorchJob", "OnFailure", None, False),
+        ("PyTorchJob", "OnFailure", 0, True),
+        ("PyTorchJob", "Never", None, True),
+    ],
+    ids=["TFJob", "TFJob-OnFailure", "PyTorchJob-OnFailure", "PyTorchJob-backoffLimit", "PyTorchJob-Never"],
+)
+def test_job_of_which_a_pod_is_evicted_is_as_the_table_says(
+    cluster: ClusterNode, kind: str, policy: str | None, backoff: int | None, *, has_failed: bool
+) -> None:
+    framework = kind.removesuffix("Job").lower()
+    container = "tensorflow" if framework == "tf" else framework
+    role = {"replicas": 1, "template": pod_template(container)} | ({"restartPolicy": policy} if policy else {})
+    first = {"Chief": role} if framework == "tf" else {"Master": role}
+    job = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": kind,
+        "metadata": {"name": "evicted", "namespace": "evicted"},
+        "spec": {
+            f"{framework}ReplicaSpecs": {**first, "Worker": role},
+            "runPolicy": {} if backoff is None else {"backoffLimit": backoff},
+        },
+    }
+
+    assert evict_one_pod(cluster, job, pods=2) == EvictedJob(has_failed, is_refused=has_failed)
