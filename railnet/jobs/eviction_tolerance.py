@@ -153,7 +153,7 @@ KINDS: tuple[Kinds, ...] = (
         ("JobSet",),
         "Its Jobs make the pods, and are as other Jobs. A Job that fails makes the JobSet restart or fail, as its failurePolicy says",
         "As for Job: the webhook sees each Job that JobSet creates",
-        "kubernetes-sigs/jobset, pkg/controllers/failure_policy.go",
+        "kubernetes-sigs/jobset, pkg/controllers/failure_policy.go; tried",
         _never_refuses,
     ),
     Kinds(
@@ -188,16 +188,26 @@ KINDS: tuple[Kinds, ...] = (
         "it against runPolicy.backoffLimit if there is one. With Never the job fails. With ExitCode it fails if the program ends with a code "
         "below 128 on SIGTERM, as torchrun does",
         "Evicts with OnFailure or Always in all roles and no backoffLimit",
-        "kubeflow/training-operator v1.9.0, pkg/controller.v1/common/pod.go",
+        "kubeflow/training-operator v1.9.3, pkg/controller.v1/pytorch/pytorchjob_controller.go; tried",
         _of_kubeflow("OnFailure"),
     ),
     Kinds(
         "kubeflow.org",
-        ("TFJob", "XGBoostJob", "PaddleJob", "JAXJob"),
-        "As for PyTorchJob, but the default of most is restartPolicy Never, with which the job fails",
+        ("PaddleJob", "JAXJob"),
+        "As for PyTorchJob, but without a restartPolicy it is taken for Never",
         "Evicts with OnFailure or Always written in all roles and no backoffLimit",
-        "kubeflow/training-operator v1.9.0, pkg/controller.v1/common/pod.go, pkg/controller.v1/tensorflow/tfjob_controller.go",
+        "kubeflow/training-operator v1.9.3, pkg/controller.v1/paddlepaddle/paddlepaddle_controller.go, pkg/controller.v1/jax/jaxjob_controller.go",
         _of_kubeflow("Never"),
+    ),
+    Kinds(
+        "kubeflow.org",
+        ("TFJob", "XGBoostJob"),
+        "The job fails as soon as one of its pods has failed, also with restartPolicy OnFailure or Always. Only with ExitCode a pod is made "
+        "again, and only if the program ended with a code above 127",
+        "Never evicts",
+        "kubeflow/training-operator v1.9.3, pkg/controller.v1/tensorflow/tfjob_controller.go, pkg/controller.v1/xgboost/xgboostjob_controller.go; "
+        "tried with TFJob",
+        _always("fails when one of its pods is evicted", "delete the job to have it tried again"),
     ),
     Kinds(
         "kubeflow.org",
@@ -205,7 +215,7 @@ KINDS: tuple[Kinds, ...] = (
         "The operator makes workers again, but mpirun ends with an error when it loses one. The launcher, or its Job, counts that as a failure "
         "of the program, and no policy can tell one from the other",
         "Never evicts",
-        "kubeflow/mpi-operator, pkg/controller/mpi_job_controller.go; kubeflow/training-operator v1.9.0, pkg/controller.v1/mpi",
+        "kubeflow/mpi-operator, pkg/controller/mpi_job_controller.go; tried; kubeflow/training-operator v1.9.3, pkg/controller.v1/mpi",
         _always(
             "counts the end of mpirun, which loses its workers, as a failure of the program",
             "delete the job to have it tried again",
@@ -242,7 +252,7 @@ KINDS: tuple[Kinds, ...] = (
         "The job fails as soon as one of its pods has failed. Only with restartPolicy ExitCode a pod is made again, and only if the program ended "
         "with 130, 137, 138 or 143",
         "Never evicts",
-        "kubedl-io/kubedl b93a2b4, pkg/job_controller/failover.go, controllers/tensorflow/status.go",
+        "kubedl-io/kubedl b93a2b4, pkg/job_controller/failover.go, controllers/tensorflow/status.go; tried with TFJob",
         _always("fails when one of its pods is evicted", "delete the job to have it tried again"),
     ),
 )

@@ -4,6 +4,7 @@ The table is `railnet.jobs.eviction_tolerance`. The pods of the jobs do nothing,
 """
 
 import json
+import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from tests.cluster.process import wait_until
 
 _WAIT = 'trap "exit 143" TERM; sleep 3600 & wait'
 _FAILED = "Failed"
+_LOOK_SECONDS = 0.5
 
 
 class EvictedJob(NamedTuple):
@@ -36,24 +38,30 @@ def pod_template(container: str, **of_pods: Any) -> dict[str, Any]:
     return {"spec": {"containers": [one], "terminationGracePeriodSeconds": 5, **of_pods}}
 
 
-def evict_one_pod(node: ClusterNode, job: Mapping[str, Any], pods: int) -> EvictedJob:
-    """Run a job of so many pods in a namespace of its own, evict the last of them, and wait until the job has failed or has a new pod that runs."""
+def evict_one_pod(node: ClusterNode, job: Mapping[str, Any], pods: int, stays: float = 5.0) -> EvictedJob:
+    """Run a job of so many pods in a namespace of its own, and evict the last of them.
+
+    Then wait until the job has failed, or has had a new pod that runs for `stays` seconds.
+    """
     with OperatorJob(node, job, labels={}) as running:
         before = running.wait_for_phase("Running", pods)
         name = max(before)
         is_refused = tolerance(_chain(running, before[name])).refusal is not None
         _evict(running, name)
         known = {pod["metadata"]["uid"] for pod in before.values()}
-        has_failed = False
 
-        def has_ended_or_goes_on() -> bool:
-            nonlocal has_failed
-            has_failed = _FAILED in running.conditions()
+        def has_failed() -> bool:
+            return _FAILED in running.conditions()
+
+        def goes_on() -> bool:
             new = [pod for pod in running.pods().values() if pod["metadata"]["uid"] not in known]
-            return has_failed or any(pod["status"].get("phase") == "Running" for pod in new)
+            return any(pod["status"].get("phase") == "Running" for pod in new)
 
-        wait_until(has_ended_or_goes_on, SECONDS, f"{running.kind} to fail, or to have a new pod")
-    return EvictedJob(has_failed, is_refused)
+        wait_until(lambda: has_failed() or goes_on(), SECONDS, f"{running.kind} to fail, or to have a new pod")
+        until = time.monotonic() + stays
+        while not (failed := has_failed()) and time.monotonic() < until:
+            time.sleep(_LOOK_SECONDS)
+    return EvictedJob(failed, is_refused)
 
 
 def _evict(job: OperatorJob, pod: str) -> None:

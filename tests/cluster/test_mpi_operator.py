@@ -185,11 +185,11 @@ def test_operator_removes_the_workers_and_nothing_is_left_of_the_job(
 
 
 def test_job_fails_when_a_worker_is_evicted_as_the_table_says(cluster: ClusterNode) -> None:
-    """mpirun ends with an error when it loses a worker."""
+    """mpirun ends with an error when it loses a worker, which the operator has made again by then."""
     described = _mpijob(workers=2)
     described["metadata"] = {"name": "evicted", "namespace": "evicted"}
     (launcher,) = described["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"]
     launcher["command"] = ["mpirun", "--allow-run-as-root", "-n", "2", "sleep", "3600"]
     described["spec"]["runPolicy"]["backoffLimit"] = 0
 
-    assert evict_one_pod(cluster, described, pods=3) == EvictedJob(has_failed=True, is_refused=True)
+    assert evict_one_pod(cluster, described, pods=3, stays=60.0) == EvictedJob(has_failed=True, is_refused=True)

@@ -183,31 +183,26 @@ def test_gloo_meets_by_a_name_on_net1_and_exchanges_over_net1_alone(
 
 
 @pytest.mark.parametrize(
-    ("kind", "policy", "backoff", "has_failed"),
+    ("kind", "policy", "has_failed"),
     [
-        ("TFJob", None, None, True),
-        ("TFJob", "OnFailure", None, False),
-        ("PyTorchJob", "OnFailure", None, False),
-        ("PyTorchJob", "OnFailure", 0, True),
-        ("PyTorchJob", "Never", None, True),
+        ("TFJob", "Never", True),
+        ("TFJob", "OnFailure", True),
+        ("PyTorchJob", "OnFailure", False),
+        ("PyTorchJob", "Never", True),
     ],
-    ids=["TFJob", "TFJob-OnFailure", "PyTorchJob-OnFailure", "PyTorchJob-backoffLimit", "PyTorchJob-Never"],
 )
 def test_job_of_which_a_pod_is_evicted_is_as_the_table_says(
-    cluster: ClusterNode, kind: str, policy: str | None, backoff: int | None, *, has_failed: bool
+    cluster: ClusterNode, kind: str, policy: str, *, has_failed: bool
 ) -> None:
     framework = kind.removesuffix("Job").lower()
     container = "tensorflow" if framework == "tf" else framework
-    role = {"replicas": 1, "template": pod_template(container)} | ({"restartPolicy": policy} if policy else {})
+    role = {"replicas": 1, "template": pod_template(container), "restartPolicy": policy}
     first = {"Chief": role} if framework == "tf" else {"Master": role}
     job = {
         "apiVersion": "kubeflow.org/v1",
         "kind": kind,
         "metadata": {"name": "evicted", "namespace": "evicted"},
-        "spec": {
-            f"{framework}ReplicaSpecs": {**first, "Worker": role},
-            "runPolicy": {} if backoff is None else {"backoffLimit": backoff},
-        },
+        "spec": {f"{framework}ReplicaSpecs": {**first, "Worker": role}},
     }
 
     assert evict_one_pod(cluster, job, pods=2) == EvictedJob(has_failed, is_refused=has_failed)

@@ -37,7 +37,7 @@ def policy(event: str, action: str) -> JsonObject:
 
 
 JOB = ("Job", "batch")
-PYTORCH, TF = ("PyTorchJob", "kubeflow.org"), ("TFJob", "kubeflow.org")
+PYTORCH, PADDLE = ("PyTorchJob", "kubeflow.org"), ("PaddleJob", "kubeflow.org")
 VOLCANO = ("Job", "batch.volcano.sh")
 PERMITTED: list[tuple[tuple[str, str, JsonObject | None], ...]] = [
     ((*JOB, IGNORES),),
@@ -48,7 +48,7 @@ PERMITTED: list[tuple[tuple[str, str, JsonObject | None], ...]] = [
     (("StatefulSet", "apps", {}), ("Pod", "", None)),  # a worker of a LeaderWorkerSet: its leader owns the StatefulSet
     (("ReplicaSet", "apps", {}), ("Deployment", "apps", {})),
     ((*PYTORCH, replicas("OnFailure", None)),),
-    ((*TF, replicas("OnFailure", "Always")),),
+    ((*PADDLE, replicas("OnFailure", "Always")),),
     ((*VOLCANO, {"spec": {}}),),
     ((*VOLCANO, {"spec": {"policies": 5, "tasks": [{"policies": [{"event": {}, "events": [[]]}]}]}}),),
     ((*VOLCANO, policy("PodEvicted", "RestartTask")),),
@@ -80,7 +80,11 @@ def test_chain_that_loses_nothing_permits_evictions(chain: tuple[tuple[str, str,
             "PyTorchJob bert fails when a pod is evicted that has restartPolicy ExitCode",
         ),
         (((*PYTORCH, replicas("OnFailure", backoffLimit=3)),), "PyTorchJob bert counts evicted pods against runPolicy"),
-        (((*TF, replicas("OnFailure", None)),), "TFJob bert fails when a pod is evicted that has restartPolicy Never"),
+        (
+            ((*PADDLE, replicas("OnFailure", None)),),
+            "PaddleJob bert fails when a pod is evicted that has restartPolicy Never",
+        ),
+        ((("TFJob", "kubeflow.org", replicas("OnFailure")),), "TFJob bert fails when one of its pods is evicted"),
         (((*VOLCANO, policy("*", "RestartJob")),), "Job bert has a policy that answers an eviction by RestartJob"),
         ((("TFJob", "training.kubedl.io", {}),), "TFJob bert fails when one of its pods is evicted"),
         ((("Workflow", "argoproj.io", {}),), "Workflow bert is of a kind of which Railnet does not know"),
