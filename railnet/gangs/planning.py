@@ -234,7 +234,7 @@ class GangPlanning:
         until = None if memory.begun.whole else reserved_until(pods, self._pending.assigned)
         since = current.now if memory.begun.incomplete_since is None else memory.begun.incomplete_since
         end = since + MEMBER_SECONDS
-        if until is not None:  # whoever may patch the pods can write any time, and clocks are set back
+        if until is not None:  # an account that may patch pods can write any time there, and a clock may be set back
             end = min(end, current.now + until - current.wall)
         if current.now < end:
             current.at(end)

@@ -51,14 +51,6 @@ def proxy(server: ApiServer) -> Iterator[ApiProxy]:
         yield found
 
 
-@pytest.fixture
-def nodes(server: ApiServer) -> Iterator[Nodes]:
-    found = Nodes(server.api)
-    yield found
-    server.api.delete(f"/api/v1/namespaces/{STRANGERS}/pods?gracePeriodSeconds=0")
-    found.remove_all()
-
-
 @contextmanager
 def leading(replica: Controllers, proxy: ApiProxy) -> Iterator[None]:
     """Have a leader behind the proxy, in the block."""

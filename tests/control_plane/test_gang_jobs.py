@@ -13,7 +13,6 @@ from tests.control_plane.api import JsonObject
 from tests.control_plane.controllers import Controllers
 from tests.control_plane.gang_cluster import (
     SECONDS,
-    STRANGERS,
     events,
     gating,
     is_gated,
@@ -45,14 +44,6 @@ def leader(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
             yield found
         finally:
             found.stop()
-
-
-@pytest.fixture
-def nodes(server: ApiServer) -> Iterator[Nodes]:
-    found = Nodes(server.api)
-    yield found
-    server.api.delete(f"/api/v1/namespaces/{STRANGERS}/pods?gracePeriodSeconds=0")
-    found.remove_all()
 
 
 def has_failed(job: GangJob) -> bool:

@@ -53,14 +53,6 @@ def leader(server: ApiServer, files: Path) -> Iterator[Controllers]:
             replica.stop()
 
 
-@pytest.fixture
-def nodes(server: ApiServer) -> Iterator[Nodes]:
-    created = Nodes(server.api)
-    yield created
-    server.api.delete(f"{_ORDINARY}?gracePeriodSeconds=0")
-    created.remove_all()
-
-
 def ordinary(server: ApiServer, count: int) -> None:
     """Create pods of no gang, for which the scheduler finds nodes."""
     server.namespace(STRANGERS)

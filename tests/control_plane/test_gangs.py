@@ -16,7 +16,6 @@ from tests.control_plane.controllers import Controllers
 from tests.control_plane.gang_cluster import (
     LEAF,
     SECONDS,
-    STRANGERS,
     events,
     gating,
     is_gated,
@@ -55,14 +54,6 @@ def controllers(server: ApiServer, webhook: Cluster, tmp_path_factory: pytest.Te
         yield found
     finally:
         found.stop()
-
-
-@pytest.fixture
-def nodes(server: ApiServer) -> Iterator[Nodes]:
-    found = Nodes(server.api)
-    yield found
-    server.api.delete(f"/api/v1/namespaces/{STRANGERS}/pods?gracePeriodSeconds=0")
-    found.remove_all()
 
 
 def train_top(server: ApiServer) -> str:
