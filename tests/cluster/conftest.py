@@ -29,4 +29,5 @@ def node(shared_node: ClusterNode) -> Iterator[ClusterNode]:
     for fabric in shared_node.fabrics:
         fabric.start()
     assert shared_node.forget_pods() == []
-    shared_node.wait_for_vfs(VFS * len(PFS))
+    for name in shared_node.nodes():
+        shared_node.wait_for_vfs(VFS * len(PFS), name)

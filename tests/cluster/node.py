@@ -92,6 +92,7 @@ class ClusterNode:
         self.leaves: tuple[Fabric, ...] = ()
         self.others: dict[str, RemoteNode[Worker]] = {}
         self._other_names = NODES[1:nodes]
+        self._joined: list[str] = []
         self._serial = itertools.count(1)
         self._made = contextlib.ExitStack()
 
@@ -164,7 +165,7 @@ class ClusterNode:
     @contextlib.contextmanager
     def all_nodes(self) -> Iterator[None]:
         """Have Railnet on all nodes, and pods where the scheduler likes; the daemons of the others end with the block."""
-        names = list(self.others)
+        names = self._joined = list(self.others)
         self.kubectl.run("label", "node", *names, f"{LABEL}=true")
         self.kubectl.run("taint", "node", *names, f"{APART}-")
         try:
@@ -175,8 +176,17 @@ class ClusterNode:
             for name in names:
                 assert self._left_on(name) == []
         finally:
+            self._joined = []
             self.kubectl.run("taint", "node", *names, f"{APART}=:NoSchedule")
             self.kubectl.run("label", "node", *names, f"{LABEL}-")
+            # A daemon that still ends would give VFs to the first pods of the next block, and not to those after them.
+            for name in names:
+                wait_until(lambda n=name: not self.railnet.pods(n), _RUNNING_SECONDS, f"the daemon of {name} to end")
+                self.wait_for_vfs(0, name)
+
+    def nodes(self) -> list[str]:
+        """Name the nodes that have Railnet: the first one, and within `all_nodes` the others."""
+        return [NODE, *self._joined]
 
     def _left_on(self, name: str) -> list[str]:
         """Say what pods with VFs left on one of the other nodes, when it has had time to go."""
@@ -250,7 +260,11 @@ class ClusterNode:
             self.kubectl.run("wait", "--for=condition=Ready", f"--timeout={seconds:g}s", *(f"pod/{n}" for n in names))
         except subprocess.CalledProcessError as error:
             for name in names:
+                status = self.status(name)
+                error.add_note(f"{name}: {status['phase']} {status.get('reason', '')} {status.get('message', '')}")
                 error.add_note("\n".join(event["message"] for event in self.kubectl.events(name)))
+            for name in self.nodes():
+                error.add_note(f"the daemon of {name}:\n{self.railnet.last_lines(name)}")
             raise
 
     def wait_until_restarted(self, name: str) -> None:

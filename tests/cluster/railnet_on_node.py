@@ -142,19 +142,27 @@ class Railnet:
             "delete", "pod", pod["metadata"]["name"], f"--namespace={NAMESPACE}", "--force", "--grace-period=0"
         )
 
-    def pods(self) -> list[dict[str, Any]]:
-        """Return Railnet's pods on the first node."""
+    def pods(self, node: str = NODE) -> list[dict[str, Any]]:
+        """Return the DaemonSet's pods on a node, the first one if none is named."""
         with ApiRequests() as api:
-            found: list[dict[str, Any]] = api.get(
-                f"/api/v1/namespaces/{NAMESPACE}/pods?fieldSelector=spec.nodeName%3D{NODE}"
-            )["items"]
-        return found
+            found = api.get(f"/api/v1/namespaces/{NAMESPACE}/pods?fieldSelector=spec.nodeName%3D{node}")["items"]
+        return [pod for pod in found if _owner_kind(pod) == "DaemonSet"]
 
     def status(self, *options: str) -> str:
         """Give what `railnet status` says in the DaemonSet's pod."""
         (pod,) = self.pods()
         command = ("railnet", "status", *options)
         return self._kubectl.run("exec", pod["metadata"]["name"], f"--namespace={NAMESPACE}", "--", *command)
+
+    def last_lines(self, node: str) -> str:
+        """Give the name, the container's restarts, and the last lines of the log, of each of the DaemonSet's pods on a node."""
+        return "\n".join(map(self._last_lines_of, self.pods(node)))
+
+    def _last_lines_of(self, pod: dict[str, Any]) -> str:
+        name = pod["metadata"]["name"]
+        restarts = [one["restartCount"] for one in pod["status"].get("containerStatuses", ())]
+        logs = self._kubectl.run("logs", name, f"--namespace={NAMESPACE}", "--all-containers", "--tail=40")
+        return f"{name}, restarts {restarts}, since {pod['metadata']['creationTimestamp']}\n{logs}"
 
     def log(self) -> str:
         """Give what the containers said that kubelet still knows."""
@@ -196,6 +204,11 @@ class Railnet:
     def _wait_for_end(self) -> None:
         """Wait for the process alone; kubelet lets go of the pod later, which `start` waits for."""
         wait_until(lambda: not list(_processes()), _END_SECONDS, "the daemon to end")
+
+
+def _owner_kind(pod: dict[str, Any]) -> str:
+    owners = pod["metadata"].get("ownerReferences", ())
+    return str(owners[0]["kind"]) if owners else ""
 
 
 def is_ready() -> bool:

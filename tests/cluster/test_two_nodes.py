@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.ground import NODE
 from tests.cluster.node import ClusterNode
 from tests.cluster.pods import pod
 
@@ -15,7 +14,7 @@ PING_BYTES = 1400
 def nodes(shared_node: ClusterNode) -> Iterator[list[str]]:
     """The names of the nodes, each with Railnet."""
     with shared_node.all_nodes():
-        yield [NODE, *shared_node.others]
+        yield shared_node.nodes()
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ _WANTED = WantedTests(frozenset(), "", None, rails=2, seconds=0.5, start_seconds
 def nodes(shared_node: ClusterNode) -> Iterator[list[str]]:
     """The names of two nodes with Railnet."""
     with shared_node.all_nodes():
-        yield [NODE, *shared_node.others]
+        yield shared_node.nodes()
 
 
 def validate(say: Callable[[str], None] = print) -> Report:
