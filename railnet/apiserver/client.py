@@ -166,8 +166,9 @@ class StreamingApiServer(ApiServer):
     def lines(self, request: Request, accepted: Callable[[], object] = lambda: None) -> Generator[bytes]:
         """Send a request and yield each line of its answer, without the line's end, as it comes.
 
-        The bytes after the last line's end are dropped: the connection ended in the middle of a line. The connection is closed when the
-        iterator is closed: a consumer that stops early closes it.
+        Of a watch, the bytes after the last line's end are dropped: the connection ended in the middle of a change. A log's last line may
+        have no end: it is yielded when the answer has ended. The connection is closed when the iterator is closed: a consumer that
+        stops early closes it.
 
         Args:
             request: the request.
@@ -244,6 +245,8 @@ def _lines(request: Request, pieces: Iterator[bytes]) -> Iterator[bytes]:
             yield from map(bytes, whole)
         if len(partial_line) > _MAX_ANSWER_BYTES:
             raise _too_large(request)
+    if partial_line and request.accept != JSON:
+        yield bytes(partial_line)
 
 
 def message(body: bytes) -> str:

@@ -5,13 +5,14 @@ The package's generated models are not used: on the way back they would drop wha
 
 import json
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from copy import copy
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import urllib3
 from kubernetes.client import ApiClient, Configuration
@@ -22,6 +23,9 @@ from railnet.apiserver.pod_exec import ExecutedCommand
 from railnet.apiserver.request import Request
 from railnet.apiserver.service_account import ServiceAccount
 from railnet.apiserver.tls import trusting
+
+if TYPE_CHECKING:
+    from websocket import WebSocket
 
 _CONNECT_SECONDS = 3.0
 _ANSWER_SECONDS = 7.0
@@ -34,6 +38,7 @@ _PIECE_BYTES = 64 << 10
 _CONNECTIONS = 64
 # Standard output, standard error, and how the command ended (kubernetes.io/docs/reference, "v4.channel.k8s.io").
 _CHANNELS = (1, 2, 3)
+_MOST_WRITTEN_BYTES = 4 << 20  # by one command, to all channels; the probe of `railnet validate` writes a few KiB
 
 
 class PooledTransport(ABC):
@@ -71,7 +76,7 @@ class PooledTransport(ABC):
         """Run a command in a container, over a WebSocket of its own: some seconds to begin it, and as many until it has ended."""
         # `requests` and others are loaded with it, which no other request needs.
         from kubernetes.stream import ws_client  # noqa: PLC0415
-        from websocket import WebSocketBadStatusException, WebSocketException  # noqa: PLC0415
+        from websocket import WebSocketBadStatusException, WebSocketException  # noqa: PLC0415 - as above
 
         configuration = self._of_websockets(self._current().configuration)
         url = "ws" + configuration.host.removeprefix("http") + request.path
@@ -84,16 +89,13 @@ class PooledTransport(ABC):
         except (WebSocketException, ValueError) as error:
             raise _no_answer(error) from None
         try:
-            connection.sock.settimeout(seconds)  # a frame may stop in its middle
-            connection.run_forever(timeout=seconds)
-            if connection.is_open():
-                raise TimeoutError(f"the command has not ended after {seconds:g} s")
-            out, stderr, status = (connection.read_channel(channel) for channel in _CHANNELS)
+            written = _written(connection.sock, seconds)
         except WebSocketException as error:
             raise _no_answer(error) from None
         finally:
-            connection.close()
+            connection.close(timeout=0)  # the other end's farewell is not awaited: it may never come
             connection.sock.shutdown()  # `close` leaves a socket open whose other end was the first to close
+        out, stderr, status = (written[channel].decode(errors="replace") for channel in _CHANNELS)
         return ExecutedCommand(out, stderr, _why_failed(status), None)
 
     def _of_websockets(self, configuration: Configuration) -> Configuration:
@@ -182,6 +184,32 @@ def _begun(begin: Callable[[], Any], seconds: float) -> Any:
         return future.result()
     future.add_done_callback(lambda late: None if late.exception() else late.result().close())
     raise TimeoutError(f"the API server has not begun the command after {seconds:g} s")
+
+
+def _written(sock: "WebSocket", seconds: float) -> dict[int, bytearray]:
+    """Return what a command wrote, by channel, when the other end has closed the connection.
+
+    The package's own reader keeps whatever comes, and reads on for as long as something does: a pod could fill this machine's memory.
+
+    Raises:
+        TimeoutError: the command has not ended in time.
+        OSError: the command wrote too much.
+        WebSocketException: the connection broke.
+    """
+    from websocket import ABNF  # noqa: PLC0415 - as above
+
+    ends = time.monotonic() + seconds
+    written = {channel: bytearray() for channel in range(256)}
+    while (left := ends - time.monotonic()) > 0:
+        sock.settimeout(left)  # a frame may stop in its middle
+        code, frame = sock.recv_data_frame(control_frame=True)
+        if code == ABNF.OPCODE_CLOSE:
+            return written
+        if code in (ABNF.OPCODE_BINARY, ABNF.OPCODE_TEXT) and frame.data:
+            written[frame.data[0]] += frame.data[1:]
+            if sum(map(len, written.values())) > _MOST_WRITTEN_BYTES:
+                raise OSError(f"the command wrote more than {_MOST_WRITTEN_BYTES >> 20} MiB")
+    raise TimeoutError(f"the command has not ended after {seconds:g} s")
 
 
 def _why_failed(status: str) -> str:

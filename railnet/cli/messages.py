@@ -1,9 +1,14 @@
-"""Prints what a command says to the person beside its output: on standard error, after the program's name."""
+"""Prints what a command says to a person: beside its output, on standard error after the program's name; or line by line as its output."""
 
 import sys
 
 from railnet.cli.closed_pipe import STDERR, discard
-from railnet.cli.escapes import printable_lines
+from railnet.cli.escapes import printable, printable_lines
+
+
+def tell(line: object) -> None:
+    """Print a line of a command's output at once. Text from outside may be in it."""
+    print(printable(str(line)), flush=True)
 
 
 def say(what: object) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from railnet.apiserver.client import Absent, Conflict, StreamingApiServer
 from railnet.apiserver.request import JsonObject, delete
+from railnet.cli.messages import tell
 from railnet.train.job_lookup import CONFIG_MAPS, DEPLOYMENTS, JOBS, PODS, SERVICES, address, collection, find, listed
 from railnet.train.watched_objects import LiveObjects
 
@@ -16,19 +17,21 @@ _SHOWN_SECONDS = 5.0
 def down(api: StreamingApiServer, name: str, namespace: str | None, *, wait: bool) -> bool:
     """Delete a job; return whether all of it is gone, or need not be waited for.
 
+    Without a namespace, the job of the namespace with its name: what is deleted is never looked for elsewhere.
+
     Raises:
         NoSuchJob: there is no such job.
         RequestFailed: the API server refuses to delete it.
     """
-    owner = find(api, name, namespace)
+    owner = find(api, name, namespace, elsewhere=False)
     place = owner["metadata"]["namespace"]
     before = {resource: len(listed(api, collection(resource, place, name))) for resource in _RESOURCES}
     try:
         api.send(delete(address({"apiVersion": "v1", "kind": "ConfigMap", **owner}), owner["metadata"]["uid"]))
     except (Absent, Conflict):
-        print(f"job {name} was deleted by something else at the same moment", flush=True)
+        tell(f"job {name} was deleted by something else at the same moment")
     if not wait:
-        print(f"job {name} in namespace {place} is being deleted: {_counted(before)}", flush=True)
+        tell(f"job {name} in namespace {place} is being deleted: {_counted(before)}")
         return True
     return _wait(api, name, place, before)
 
@@ -42,12 +45,12 @@ def _wait(api: StreamingApiServer, name: str, namespace: str, before: dict[str, 
             live.wait(1.0)
             left = {resource: live.of(resource) for resource in watched}
             if live.listed and not any(left.values()):
-                print(f"job {name} in namespace {namespace} is gone: {_counted(before)}", flush=True)
-                print(f"namespace {namespace} and its volumes stay", flush=True)
+                tell(f"job {name} in namespace {namespace} is gone: {_counted(before)}")
+                tell(f"namespace {namespace} and its volumes stay")
                 return True
             if time.monotonic() - shown > _SHOWN_SECONDS:
                 shown = time.monotonic()
-                print(live.trouble or f"still there: {_named(left)}", flush=True)
+                tell(live.trouble or f"still there: {_named(left)}")
 
 
 def _counted(numbers: Mapping[str, int]) -> str:

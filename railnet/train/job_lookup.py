@@ -59,8 +59,10 @@ def listed(api: ApiServer, about: Collection) -> list[JsonObject]:
     return [document for page in pages(api, about) for document in page.found]
 
 
-def find(api: ApiServer, name: str, namespace: str | None) -> JsonObject:
+def find(api: ApiServer, name: str, namespace: str | None, *, elsewhere: bool = True) -> JsonObject:
     """Return a job's owner: in a namespace, else in the one of the job's name, else wherever it is.
+
+    Without `elsewhere`, for what deletes a job, one in another namespace is named and not returned.
 
     Raises:
         NoSuchJob: there is no such job, or there are several.
@@ -76,7 +78,11 @@ def find(api: ApiServer, name: str, namespace: str | None) -> JsonObject:
         return config_map
     if namespace is not None:
         raise NoSuchJob(f"namespace {namespace} has no job {name} of railnet train; railnet train ls shows all jobs")
-    return _anywhere(api, name)
+    owner = _anywhere(api, name)
+    if not elsewhere:
+        place = owner["metadata"]["namespace"]
+        raise NoSuchJob(f"namespace {name} has no job {name}; one is in namespace {place}: choose it with -n {place}")
+    return owner
 
 
 def is_owner(document: JsonObject, name: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from railnet.apiserver.client import RequestFailed, StreamingApiServer
-from railnet.cli.messages import say
+from railnet.cli.messages import say, tell
 from railnet.jobs.task_states import TaskState
 from railnet.train.failure import TrainFailed
 from railnet.train.job_lookup import find
@@ -112,7 +112,7 @@ def _pack(api: StreamingApiServer, name: str, namespace: str, tasks: Sequence[Ta
         part.replace(into)
     finally:
         part.unlink(missing_ok=True)
-    print(f"{into} has {count} logs of {len(tasks)} tasks of job {name}")
+    tell(f"{into} has {count} logs of {len(tasks)} tasks of job {name}")
     return not failures
 
 

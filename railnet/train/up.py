@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from railnet.apiserver.client import StreamingApiServer
-from railnet.cli.messages import say
+from railnet.cli.messages import say, tell
 from railnet.cli.table import Column, aligned
 from railnet.jobs.pod_progress import Stage
 from railnet.jobs.task_states import TaskState, refusals_of, summary, task_states
@@ -39,14 +39,14 @@ def up(api: StreamingApiServer, file: str, *, wait: bool) -> bool:
     """
     text = job_file.text_of(file)
     job = job_file.job_of(text, file)
-    creation = Creation(api, job, text, lambda line: print(line, flush=True))
+    creation = Creation(api, job, text, tell)
     with ended_by_sigterm():
         try:
             outcome = creation.run()
         except BaseException:
             _take_back(creation, job)
             raise
-        print(_SAYS[outcome].format(job.name, job.in_namespace), flush=True)
+        tell(_SAYS[outcome].format(job.name, job.in_namespace))
         return not wait or _wait(api, job)
 
 
@@ -79,12 +79,14 @@ def _wait(api: StreamingApiServer, job: TrainingJob) -> bool:
                 if live.listed:
                     screen.show(list(shown(states, live.trouble, live=screen.live)))
                     if word in _ENDINGS:
-                        print(f"job {name}: {word} after {time.monotonic() - began:.0f} s", flush=True)
+                        tell(f"job {name}: {word} after {time.monotonic() - began:.0f} s")
                         return word != "failed"
                 elif live.trouble:
                     screen.show([live.trouble])
     except KeyboardInterrupt:
-        print(f"\njob {name} goes on without this command: railnet train ls, logs {name}, down {name}", file=sys.stderr)
+        place = "" if name == namespace else f" -n {namespace}"
+        print(file=sys.stderr)
+        say(f"job {name} goes on without this command: railnet train ls, logs {name}{place}, down {name}{place}")
         raise
 
 

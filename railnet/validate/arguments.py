@@ -1,6 +1,7 @@
 """The command line of `railnet validate`."""
 
 import argparse
+import math
 import os
 import uuid
 from pathlib import Path
@@ -44,16 +45,19 @@ def add(validate: argparse.ArgumentParser) -> None:
     validate.add_argument(
         "--seed", type=int, default=0, help="another seed tests other pairs of a rail with more than 16 nodes (0)"
     )
-    validate.add_argument("--least-gbits", type=float, metavar="GBITS", help="a pair with less bandwidth is a finding")
+    validate.add_argument("--least-gbits", type=_limit, metavar="GBITS", help="a pair with less bandwidth is a finding")
     validate.add_argument(
-        "--most-microseconds", type=float, metavar="US", help="a pair with a longer round trip is a finding"
+        "--most-microseconds", type=_limit, metavar="US", help="a pair with a longer round trip is a finding"
     )
     validate.add_argument(
-        "--least-rdma-gbits", type=float, metavar="GBITS", help="a pair with less bandwidth by ib_write_bw is a finding"
+        "--least-rdma-gbits",
+        type=_limit,
+        metavar="GBITS",
+        help="a pair with less bandwidth by ib_write_bw is a finding",
     )
     validate.add_argument(
         "--most-rdma-microseconds",
-        type=float,
+        type=_limit,
         metavar="US",
         help="a pair with a longer latency by ib_write_lat is a finding",
     )
@@ -127,6 +131,13 @@ def _positive(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text)):
         raise argparse.ArgumentTypeError(f"{text!r} is no number above zero")
     return int(text)
+
+
+def _limit(text: str) -> float:
+    limit = float(text)  # a ValueError is argparse's to say
+    if not 0 <= limit < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no limit: it must be a number of at least 0")
+    return limit
 
 
 def _seconds(text: str) -> float:

@@ -1,6 +1,7 @@
 """The measurement of one pair, and how it is read from what the probe has printed. Pure."""
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -51,6 +52,7 @@ _TABLES: Mapping[str, Callable[[str], float]] = {
     "ib_write_bw": perftest_output.gbits,
     "ib_write_lat": perftest_output.microseconds,
 }
+_MOST_TEXT = 400  # characters of a pod's own words that are kept
 
 
 def parse(pair: Pair, text: str) -> Measured:
@@ -65,14 +67,22 @@ def parse(pair: Pair, text: str) -> Measured:
         trip, mtu, bits = (answer.get(name) for name in _WORDS)
         return Measured(
             pair,
-            None if trip is None else float(trip["median"]) * 1e6,
-            None if mtu is None else int(mtu),
-            None if bits is None else float(bits) / 1e9,
-            "" if failed is None else f"{_WORDS[failed['measurement']]}: {failed['why']}",
+            None if trip is None else _finite(trip["median"]) * 1e6,
+            None if mtu is None else int(_finite(mtu)),
+            None if bits is None else _finite(bits) / 1e9,
+            "" if failed is None else f"{_WORDS[failed['measurement']]}: {failed['why']!s:.{_MOST_TEXT}}",
             rdma=_rdma(answer.get("rdma") or {}),
         )
     except (TypeError, KeyError, AttributeError, RecursionError, OverflowError, ValueError) as error:
         raise ValueError(f"the probe printed {text!r:.200}, which is no measurement: {error}") from None
+
+
+def _finite(value: Any) -> float:
+    """Read a number that a rail can have. Python's JSON takes NaN and 1e999 for numbers, and NaN is within every limit."""
+    number = float(value)
+    if not (math.isfinite(number) and number >= 0):
+        raise ValueError(f"{number} is no measurement")
+    return number
 
 
 def _rdma(outcomes: Mapping[str, Mapping[str, str]]) -> MeasuredRdma:
@@ -82,9 +92,9 @@ def _rdma(outcomes: Mapping[str, Mapping[str, str]]) -> MeasuredRdma:
     untried: list[tuple[str, str]] = []
     for tool, outcome in outcomes.items():
         if "failed" in outcome:
-            failed.append(f"{tool}: {outcome['failed']}")
+            failed.append(f"{tool:.{_MOST_TEXT}}: {outcome['failed']!s:.{_MOST_TEXT}}")
         elif "untried" in outcome:
-            untried.append((tool, str(outcome["untried"])))
+            untried.append((tool[:_MOST_TEXT], str(outcome["untried"])[:_MOST_TEXT]))
         elif tool in _TABLES:
             try:
                 numbers[tool] = _TABLES[tool](str(outcome["printed"]))

@@ -14,13 +14,14 @@ from railnet.apiserver import object_watch, service_account
 from railnet.apiserver.client import Absent, Expired, RequestFailed, StreamingApiServer, TooLarge
 from railnet.apiserver.kubernetes_package_transport import KubernetesTransport
 from railnet.apiserver.object_watch import Change, NotAsDocumented, WatchEventType, changes, pages
-from railnet.apiserver.request import Collection, watch
+from railnet.apiserver.request import ApiObject, Collection, log, watch
 from tests.railnet.apiserver.raw_server import RawServer, Script, answer, saying, serving
 from tests.waiting import until
 
 PODS = Collection("v1", "pods")
 WATCH = watch(PODS, "5", 300)
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+TEXT_HEAD = HEAD.replace(b"application/json", b"text/plain")
 CLOSING_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
 
 
@@ -105,6 +106,34 @@ def test_line_that_a_dying_api_server_left_unfinished_is_no_change(
     assert [change.version for change in found] == ["6"]
     assert (error is not None) == (head is HEAD)  # without chunks, a death looks like an end
     assert error is None or (error.temporary and str(error).startswith("cannot watch pods: "))
+
+
+@pytest.mark.parametrize("is_chunked", [True, False], ids=["chunked", "until the connection closes"])
+def test_last_line_of_a_log_needs_no_end(server: RawServer, client: StreamingApiServer, *, is_chunked: bool) -> None:
+    parts = (b"first\nsec", b"ond\nloss 0.1")
+
+    def script(connection: socket.socket) -> None:
+        head = TEXT_HEAD if is_chunked else CLOSING_HEAD.replace(b"application/json", b"text/plain")
+        connection.sendall(head + (b"".join(map(chunk, parts)) + b"0\r\n\r\n" if is_chunked else b"".join(parts)))
+        if not is_chunked:
+            raise OSError
+
+    server.script = script
+
+    assert list(client.lines(log(ApiObject("v1", "pods", "a", "ml", "log")))) == [b"first", b"second", b"loss 0.1"]
+
+
+def test_log_that_a_dying_connection_cut_has_no_half_line(server: RawServer, client: StreamingApiServer) -> None:
+    def script(connection: socket.socket) -> None:
+        connection.sendall(TEXT_HEAD + chunk(b"first\nhal"))
+        raise OSError
+
+    server.script = script
+    lines = client.lines(log(ApiObject("v1", "pods", "a", "ml", "log")))
+
+    assert next(lines) == b"first"
+    with pytest.raises(RequestFailed):
+        next(lines)
 
 
 def test_watch_is_accepted_before_its_first_line(server: RawServer, client: StreamingApiServer) -> None:

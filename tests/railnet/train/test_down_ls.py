@@ -69,10 +69,15 @@ def test_down_without_waiting_returns_at_once(server: MemoryApiServer, capsys: p
     assert "is being deleted: 5 services, 2 deployments, 3 jobs, 1 pods" in capsys.readouterr().out
 
 
-def test_job_of_another_namespace_is_found_and_two_are_not_guessed(tmp_path: Path) -> None:
+def test_job_of_another_namespace_is_deleted_only_where_that_is_named(tmp_path: Path) -> None:
     one, two = server_with(tmp_path, "ml"), server_with(tmp_path, "ml", "other")
 
-    assert down(one.api, "mnist", None, wait=False)
+    with pytest.raises(
+        NoSuchJob, match=r"^namespace mnist has no job mnist; one is in namespace ml: choose it with -n ml$"
+    ):
+        down(one.api, "mnist", None, wait=False)
+    assert ("configmaps", "ml", "mnist") in one.objects
+    assert down(one.api, "mnist", "ml", wait=False)
     with pytest.raises(NoSuchJob, match="there are jobs mnist in the namespaces ml, other; choose one with -n"):
         down(two.api, "mnist", None, wait=False)
     assert down(two.api, "mnist", "other", wait=False)
