@@ -8,6 +8,7 @@ from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 
 from cni.attachment.journal import Journal
+from cni.daemon_exhaustion import is_own_shortage
 from railnet.errors import Misconfigured, NoAddress
 from railnet.kernel.files import read_below
 from railnet.kernel.sockets.local_address_check import is_local
@@ -92,9 +93,12 @@ class LocalIpam:
             raise Misconfigured(f"ipam.rails is {rails}, but this node has {len(inventory.rails)} rails")
         try:
             text = self._read().decode()
+        except FileNotFoundError:
+            raise NoAddress(f"flannel's {self._subnet_env} does not exist; is flanneld running on this node?") from None
         except (OSError, UnicodeDecodeError) as error:
-            message = f"flannel's {self._subnet_env} cannot be read: {error}; is flanneld running on this node?"
-            raise NoAddress(message) from None
+            if isinstance(error, OSError) and is_own_shortage(error):
+                raise  # the daemon's own lack says nothing about flanneld
+            raise NoAddress(f"flannel's {self._subnet_env} cannot be read: {error}") from None
         return node_slice(ipam.range, rail, rails, parse_subnet_env(text))
 
     def _read(self) -> bytes:

@@ -1,14 +1,19 @@
 """Addresses for rails, from flannel's file and the journal."""
 
+import os
 from collections.abc import Iterable
 from dataclasses import replace
+from errno import EMFILE, ENFILE, ENOMEM
 from ipaddress import ip_interface, ip_network
 from pathlib import Path
 
 import pytest
 
+from cni.attachment import local_ipam
 from cni.attachment.journal import Journal
 from cni.attachment.local_ipam import LocalIpam
+from cni.error_translation import as_cni_error
+from cni.host import errors
 from railnet.errors import Misconfigured, NoAddress
 from railnet.vf import permitted_networks
 from railnet.vf.address_slice import IpNetwork
@@ -161,7 +166,7 @@ def test_there_is_no_address_when_all_are_taken(tmp_path: Path, journal: Journal
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(None, "cannot be read: .*; is flanneld running"), (b"\xff\xfe", "cannot be read"), (b"", "no FLANNEL_NETWORK")],
+    [(None, "does not exist; is flanneld running"), (b"\xff\xfe", "cannot be read"), (b"", "no FLANNEL_NETWORK")],
     ids=["missing", "not text", "empty"],
 )
 def test_there_is_no_address_when_flannels_file_is_odd(tmp_path, journal, content: bytes | None, words: str) -> None:
@@ -171,6 +176,21 @@ def test_there_is_no_address_when_flannels_file_is_odd(tmp_path, journal, conten
 
     with pytest.raises(NoAddress, match=words):
         given(addresses, journal, ALL)
+
+
+@pytest.mark.parametrize("number", [EMFILE, ENFILE, ENOMEM])
+def test_lack_of_the_daemons_own_is_not_blamed_on_flanneld(
+    tmp_path: Path, journal: Journal, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lacking(root: Path, path: str) -> bytes:
+        raise OSError(number, os.strerror(number), path)
+
+    addresses = slices(tmp_path)
+    monkeypatch.setattr(local_ipam, "read_below", lacking)
+
+    with pytest.raises(OSError, match=os.strerror(number)) as raised:
+        given(addresses, journal, ALL)
+    assert (raised.value.errno, as_cni_error(raised.value).code) == (number, errors.IO)
 
 
 def test_check_passes_when_every_vf_can_have_an_address(tmp_path: Path) -> None:
