@@ -1,12 +1,14 @@
 """A pod of a training job, reduced to what the controllers read of it."""
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
 from railnet.apiserver.request import JsonObject
 from railnet.jobs.gang_recogniser import GATE
 from railnet.jobs.operators import Part
+from railnet.jobs.railnet_labels import NAMES, PS_CLEANUP
 from railnet.jobs.reported_pod import ReportedPod
 from railnet.objects import network_status
 from railnet.objects.involved_object import InvolvedObject
@@ -15,9 +17,12 @@ from railnet.objects.owner_reference import OwnerReference, controller
 from railnet.objects.pod import Pod
 from railnet.objects.pod_phase import ENDED, phase
 from railnet.objects.quantity import count
+from railnet.vf.permitted_networks import ADDRESS_ANNOTATION, NETWORK_ANNOTATION, STICKY_ANNOTATION
 
-_OURS = "railnet.io/"
-_KUBEDL = "kubedl.io/"
+_READ = (NETWORK_ANNOTATION, ADDRESS_ANNOTATION, STICKY_ANNOTATION, NAMES, PS_CLEANUP)
+# Of one pod: its author may write 256 KiB of annotations, and each character of them would be the controllers' memory.
+_LONGEST_ANNOTATION = 4096
+_MOST_ADDRESSES, _MOST_RESOURCES = 64, 64
 
 
 class Job(NamedTuple):
@@ -42,7 +47,7 @@ class TrainingPod(NamedTuple):
         stopped: whether it is leaving, and none of its containers runs.
         host_network: whether it uses the node's network.
         addresses: its addresses of net1, net2 and so on; empty before they are known.
-        annotations: those of Railnet and KubeDL.
+        annotations: those that the controllers read, of each as much as a pod with the most rails needs.
         created: when it was created, as the API server writes times.
         devices: how many of each extended resource its containers ask for.
         gated: whether it waits for the other members of its gang.
@@ -104,8 +109,8 @@ def training_pod(reported: ReportedPod) -> TrainingPod | None:
         phase=phase(document),
         leaving=leaving,
         host_network=pod.host_network,
-        addresses=tuple(_addresses(pod)),
-        annotations={key: text for key, text in pod.annotations.items() if key.startswith((_OURS, _KUBEDL))},
+        addresses=tuple(islice(_addresses(pod), _MOST_ADDRESSES)),
+        annotations={key: pod.annotations[key][:_LONGEST_ANNOTATION] for key in _READ if key in pod.annotations},
         created=created_text(metadata),
         devices=_devices(pod),
         stopped=leaving and _has_stopped(status),
@@ -124,7 +129,7 @@ def _devices(pod: Pod) -> Mapping[str, int]:
         for resource, quantity in container.resources.items():
             if "/" in resource:  # only extended resources have a slash in their names
                 devices[resource] = devices.get(resource, 0) + count(quantity)
-    return devices
+    return dict(islice(devices.items(), _MOST_RESOURCES))
 
 
 def _has_stopped(status: JsonObject) -> bool:

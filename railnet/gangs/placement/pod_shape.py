@@ -13,6 +13,9 @@ from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
 from railnet.objects.resource_amounts import is_extended, requested
 
 _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - what a host port without an address is bound to
+# Of one pod: its author may write 1.5 MB of requirements, and each character of them would be the controllers' memory.
+_MOST_CHARACTERS = 16 << 10
+_MOST_RESOURCES = 64
 # The scheduler asks nothing of a node for these.
 _PLAIN_VOLUMES = ("configMap", "downwardAPI", "emptyDir", "hostPath", "image", "nfs", "projected", "secret")
 
@@ -70,6 +73,7 @@ class Unseen(StrEnum):
     VOLUMES = "volumes that not every node has"
     CLAIMS = "resource claims"
     GATES = "scheduling gates of others"
+    LARGE = "more requirements of a node than Railnet keeps of one pod"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,10 @@ class Shape:
 
 
 def shape(spec: Mapping[str, Any]) -> Shape:
-    """Read the shape of a pod from its `spec`."""
+    """Read the shape of a pod from its `spec`. Of one with more requirements than are kept, only its first resources are read."""
+    if _is_large(spec):
+        resources = sorted(requested(spec).items(), key=lambda request: (is_extended(request[0]), request))
+        return Shape(tuple(sorted(resources[:_MOST_RESOURCES])), unseen=(Unseen.LARGE,))
     return Shape(
         requests=tuple(sorted(requested(spec).items())),
         ports=tuple(sorted(set(_ports(spec)))),
@@ -121,6 +128,29 @@ def shape(spec: Mapping[str, Any]) -> Shape:
         tolerations=tuple(sorted({_toleration(toleration) for toleration in spec.get("tolerations") or ()})),
         unseen=tuple(sorted(set(_unseen(spec)))),
     )
+
+
+def _is_large(spec: Mapping[str, Any]) -> bool:
+    """Return whether a pod asks for more than is kept of one pod."""
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+    parts = (
+        affinity.get("requiredDuringSchedulingIgnoredDuringExecution"),
+        spec.get("nodeSelector"),
+        spec.get("tolerations"),
+        *(container.get("ports") for container in containers),
+        *((container.get("resources") or {}).get("requests") for container in containers),
+    )
+    return sum(map(_characters, parts)) > _MOST_CHARACTERS
+
+
+def _characters(part: Any) -> int:
+    """Count what a part of a document holds, roughly: each of its strings, numbers and names."""
+    if isinstance(part, Mapping):
+        return sum(len(key) + _characters(value) for key, value in part.items())
+    if isinstance(part, list | tuple):
+        return sum(map(_characters, part))
+    return len(part) if isinstance(part, str) else 1
 
 
 def _unseen(spec: Mapping[str, Any]) -> Iterator[Unseen]:

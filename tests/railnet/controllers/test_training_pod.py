@@ -225,7 +225,7 @@ def test_any_annotations_give_a_pod_or_none(annotations: dict[str, str]) -> None
     found = training_pod(ReportedPod(a_pod(annotations)))
 
     if found is not None:
-        assert dict(found.annotations) == {key: text for key, text in annotations.items() if key != NETWORK_STATUS}
+        assert dict(found.annotations) == {key: text for key, text in annotations.items() if key == "railnet.io/sticky"}
 
 
 def test_pod_with_a_malformed_annotation_is_left_out() -> None:
@@ -250,9 +250,9 @@ def test_pod_has_ended_in_two_phases(phase: str | None, ended: bool) -> None:
     assert read(a_pod(phase=phase)).ended is ended
 
 
-def test_only_annotations_of_railnet_and_kubedl_are_kept() -> None:
+def test_only_annotations_that_the_controllers_read_are_kept() -> None:
     """A pod's other annotations may have a quarter of a megabyte."""
-    kept = {"railnet.io/sticky": "true", "kubedl.io/network-mode": "host"}
+    kept = {"railnet.io/sticky": "true", "railnet.io/ps-cleanup": ""}
 
     assert read(a_pod({**kept, "kubectl.kubernetes.io/last-applied-configuration": "x" * 1000})).annotations == kept
 
@@ -272,3 +272,33 @@ def test_owner_is_the_one_that_makes_the_pod_again() -> None:
     }  # type: ignore[union-attr]
     document["metadata"]["ownerReferences"] = references[:2]
     assert read(document).owner is None
+
+
+def addresses_of(count: int) -> str:
+    ips = [f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}" for number in range(count)]
+    return json.dumps([{"name": "railnet/default", "interface": "net1", "ips": ips}])
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"railnet.io/names": "x" * 250_000},
+        {f"railnet.io/{number}": "x" * 50 for number in range(4000)},
+        {f"kubedl.io/{number}": "" for number in range(4000)},
+        {NETWORK_STATUS: addresses_of(12_000)},
+    ],
+    ids=["one", "many", "keys", "addresses"],
+)
+def test_what_is_kept_of_one_pod_is_bounded(annotations: dict[str, str]) -> None:
+    document = created(next(golden for golden in GOLDENS if golden.name == "kubedl/tfjob-ps"))
+    own = {"railnet.io/net1-ip": "10.58.0.7", "railnet.io/sticky": "true"}
+    document["metadata"] = {**document["metadata"], "annotations": {**annotations, **own}}
+    resources = {"limits": {f"example.com/{number}": "1" for number in range(5000)}}
+    document["spec"] = {**document["spec"]}
+    document["spec"]["containers"] = [{**document["spec"]["containers"][0], "resources": resources}]
+
+    kept = training_pod(ReportedPod(document))
+
+    assert kept is not None
+    assert len(repr(kept)) < 30_000
+    assert own.items() <= kept.annotations.items()

@@ -12,6 +12,11 @@ def a_spec(**fields: Any) -> dict[str, Any]:
     return {"containers": [{"name": "c", "resources": {"requests": {"cpu": "500m", "rdma/ib_vf": "2"}}}], **fields}
 
 
+def required_affinity(expressions: list[dict[str, Any]]) -> dict[str, Any]:
+    required = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
 def test_init_containers_sidecars_and_overhead_count_as_the_scheduler_counts_them() -> None:
     spec = a_spec(
         initContainers=[
@@ -22,6 +27,27 @@ def test_init_containers_sidecars_and_overhead_count_as_the_scheduler_counts_the
     )
 
     assert dict(shape(spec).requests) == {"cpu": 3250, "memory": 1 << 30, "pods": 1, "rdma/ib_vf": 2}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        a_spec(nodeSelector={f"label-{number}": "x" * 60 for number in range(10_000)}),
+        a_spec(affinity=required_affinity([{"key": "k", "operator": "In", "values": ["x" * 1_300_000]}])),
+        a_spec(affinity=required_affinity([{"key": "k", "operator": "Exists"}] * 10_000)),
+        a_spec(tolerations=[{"key": f"taint-{number}", "operator": "Exists"} for number in range(10_000)]),
+        a_spec(containers=[{"ports": [{"hostPort": number} for number in range(1, 60_000)]}]),
+        a_spec(containers=[{"resources": {"requests": {f"example.com/{number}": "1" for number in range(10_000)}}}]),
+    ],
+    ids=["selector", "long value", "affinity", "tolerations", "host ports", "resources"],
+)
+def test_of_a_pod_with_more_requirements_than_fit_the_first_resources_are_kept_alone(spec: dict[str, Any]) -> None:
+    read = shape(spec)
+
+    assert read.unseen == (Unseen.LARGE,)
+    assert (read.selector, read.affinity, read.tolerations, read.ports) == ((), None, (), ())
+    assert dict(read.requests)["pods"] == 1
+    assert len(read.requests) <= 64
 
 
 def test_host_ports_of_containers_and_sidecars_count_once() -> None:
