@@ -19,10 +19,9 @@ from railnet.objects.pod_phase import ENDED, phase
 from railnet.objects.quantity import count
 from railnet.vf.permitted_networks import ADDRESS_ANNOTATION, NETWORK_ANNOTATION, STICKY_ANNOTATION
 
-_READ = (NETWORK_ANNOTATION, ADDRESS_ANNOTATION, STICKY_ANNOTATION, NAMES, PS_CLEANUP)
-# Of one pod: its author may write 256 KiB of annotations, and each character of them would be the controllers' memory.
-_LONGEST_ANNOTATION = 4096
-_MOST_ADDRESSES, _MOST_RESOURCES = 64, 64
+# The annotations that are read, with the characters that are kept of each: its author may write 256 KiB, and a cluster has ten thousand pods.
+_READ = {NETWORK_ANNOTATION: 256, ADDRESS_ANNOTATION: 1024, STICKY_ANNOTATION: 64, NAMES: 64, PS_CLEANUP: 64}
+_MOST_ADDRESSES, _MOST_RESOURCES = 64, 16
 
 
 class Job(NamedTuple):
@@ -110,7 +109,7 @@ def training_pod(reported: ReportedPod) -> TrainingPod | None:
         leaving=leaving,
         host_network=pod.host_network,
         addresses=tuple(islice(_addresses(pod), _MOST_ADDRESSES)),
-        annotations={key: pod.annotations[key][:_LONGEST_ANNOTATION] for key in _READ if key in pod.annotations},
+        annotations={key: pod.annotations[key][:most] for key, most in _READ.items() if key in pod.annotations},
         created=created_text(metadata),
         devices=_devices(pod),
         stopped=leaving and _has_stopped(status),

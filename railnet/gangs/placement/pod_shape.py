@@ -13,8 +13,9 @@ from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
 from railnet.objects.resource_amounts import is_extended, requested
 
 _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - what a host port without an address is bound to
-# Of one pod: its author may write 1.5 MB of requirements, and each character of them would be the controllers' memory.
-_MOST_CHARACTERS = 16 << 10
+# Of one pod, in bytes of memory, roughly: its author may write 1.5 MB of requirements. It is enough for the names of two hundred nodes.
+_MOST_BYTES = 32 << 10
+_VALUE_BYTES = 64  # of a value beside its characters
 _MOST_RESOURCES = 64
 # The scheduler asks nothing of a node for these.
 _PLAIN_VOLUMES = ("configMap", "downwardAPI", "emptyDir", "hostPath", "image", "nfs", "projected", "secret")
@@ -141,16 +142,15 @@ def _is_large(spec: Mapping[str, Any]) -> bool:
         *(container.get("ports") for container in containers),
         *((container.get("resources") or {}).get("requests") for container in containers),
     )
-    return sum(map(_characters, parts)) > _MOST_CHARACTERS
+    return sum(map(_bytes, parts)) > _MOST_BYTES
 
 
-def _characters(part: Any) -> int:
-    """Count what a part of a document holds, roughly: each of its strings, numbers and names."""
+def _bytes(part: Any) -> int:
     if isinstance(part, Mapping):
-        return sum(len(key) + _characters(value) for key, value in part.items())
+        return sum(len(key) + _bytes(value) for key, value in part.items())
     if isinstance(part, list | tuple):
-        return sum(map(_characters, part))
-    return len(part) if isinstance(part, str) else 1
+        return sum(map(_bytes, part))
+    return _VALUE_BYTES + (len(part) if isinstance(part, str) else 0)
 
 
 def _unseen(spec: Mapping[str, Any]) -> Iterator[Unseen]:

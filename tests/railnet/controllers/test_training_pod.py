@@ -300,5 +300,5 @@ def test_what_is_kept_of_one_pod_is_bounded(annotations: dict[str, str]) -> None
     kept = training_pod(ReportedPod(document))
 
     assert kept is not None
-    assert len(repr(kept)) < 30_000
+    assert len(repr(kept)) < 4_000
     assert own.items() <= kept.annotations.items()

@@ -50,6 +50,16 @@ def test_of_a_pod_with_more_requirements_than_fit_the_first_resources_are_kept_a
     assert len(read.requests) <= 64
 
 
+def test_affinity_to_two_hundred_nodes_is_kept() -> None:
+    names = [f"node-{number:03}.of.a.large.cluster.example.com" for number in range(200)]
+    read = shape(
+        a_spec(affinity=required_affinity([{"key": "kubernetes.io/hostname", "operator": "In", "values": names}]))
+    )
+
+    assert (read.may_be_on("", {"kubernetes.io/hostname": names[-1]}), read.unseen) == (True, ())
+    assert not read.may_be_on("", {"kubernetes.io/hostname": "another"})
+
+
 def test_host_ports_of_containers_and_sidecars_count_once() -> None:
     spec = a_spec(
         initContainers=[
