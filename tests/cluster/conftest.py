@@ -26,6 +26,7 @@ def node(shared_node: ClusterNode) -> Iterator[ClusterNode]:
     """A node with a running daemon; whatever a test does to it, nothing may be left when it ends."""
     yield shared_node
     shared_node.railnet.start()
+    shared_node.railnet.roll_out()  # `start` waits for the first node alone, and may have begun to replace all daemons
     for fabric in shared_node.fabrics:
         fabric.start()
     assert shared_node.forget_pods() == []

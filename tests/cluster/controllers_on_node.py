@@ -34,7 +34,7 @@ class Controllers:
     """A context manager: installed for as long as it lasts. The image is the admission helper's, which must be on the node."""
 
     def __init__(self, node: ClusterNode) -> None:
-        self._kubectl = node.kubectl
+        self._node, self._kubectl = node, node.kubectl
         self._objects = node.railnet.objects(_VALUES)
 
     def __enter__(self) -> Self:
@@ -42,6 +42,8 @@ class Controllers:
         self._kubectl.run(
             "rollout", "status", f"deployment/{NAME}", f"--namespace={NAMESPACE}", f"--timeout={_SECONDS:g}s"
         )
+        # The sticky addresses are a configuration of the nodes, too: each daemon is replaced, and fails a pod that is bound meanwhile.
+        self._node.railnet.roll_out()
         return self
 
     def __exit__(
