@@ -11,6 +11,7 @@ import os
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Collection, Iterator
 from ipaddress import ip_interface
 from pathlib import Path
@@ -29,7 +30,7 @@ from tests.cluster.kubelet import APART
 from tests.cluster.manifests import LABEL
 from tests.cluster.pods import RESOURCE, pod
 from tests.cluster.process import until_found, wait_until
-from tests.cluster.railnet_on_node import STATE, Railnet
+from tests.cluster.railnet_on_node import STATE, Railnet, is_ready
 from tests.cluster.remote_worker import WorkerPlan
 from tests.cluster.runtime import SOCKET
 from tests.cluster.worker import SYSFS, VFS, Worker, pfs_of
@@ -56,6 +57,7 @@ def configuration(cards: int = len(PFS), vfs: int = VFS) -> dict[str, Any]:
 # The scheduler may look only once a minute at a pod that it held back, and a busy kubelet may report the end of the pod before it late.
 _RUNNING_SECONDS = 240.0
 _LOOK_SECONDS = 0.1
+_SENT = " devices, "  # deviceplugin/service.py, at the begin of each stream to kubelet
 _QUIET_SECONDS = 240.0  # every minute kubelet looks for sandboxes it has forgotten; a busy one takes longer
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -210,6 +212,28 @@ class ClusterNode:
         """Wait until the API server knows of so many VFs of a node; gives the seconds."""
         what = f"{count} allocatable {RESOURCE} on {node}"
         return wait_until(lambda: self.allocatable(node) == count, _RUNNING_SECONDS, what)
+
+    def restart_kubelet(self) -> None:
+        """Start the first node's kubelet anew, and wait until it watches the daemon again."""
+        self._wait_for_kubelet(self.kubelet.restart)
+
+    def configure_kubelet(self, **changes: Any) -> None:
+        """Start the first node's kubelet anew with these settings beside the usual ones, and wait until it watches the daemon again."""
+        self._wait_for_kubelet(lambda: self.kubelet.configure(**changes))
+
+    def _wait_for_kubelet(self, restart: Callable[[], None]) -> None:
+        """Restart kubelet, and wait for more than a node that is ready: it was ready all the time.
+
+        A pod that is bound before the device plugin is known again is failed by kubelet. The daemon may be ready for a moment more: it has yet
+        to hear that the last kubelet's stream has ended.
+        """
+        began = time.time()
+        restart()
+        wait_until(
+            lambda: self.railnet.said_at(_SENT) > began and is_ready(),
+            _RUNNING_SECONDS,
+            "kubelet to watch the daemon again",
+        )
 
     def create(self, *pods: dict[str, Any]) -> None:
         """Create pods, and return at once."""

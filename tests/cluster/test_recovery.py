@@ -6,10 +6,8 @@ from pathlib import Path
 
 from tests.cluster.node import ClusterNode
 from tests.cluster.process import wait_until
-from tests.cluster.railnet_on_node import is_ready
 
 _SECONDS = 150.0  # the daemon looks for what dead pods left at its start, and every minute
-_SENT = " devices, "  # deviceplugin/service.py, at the begin of each stream to kubelet
 _LONG_AGO = 100.0  # seconds; an ADD takes 90 at most
 
 
@@ -38,13 +36,7 @@ def test_new_sandbox_of_a_pod_has_the_same_vfs(node: ClusterNode) -> None:
 def test_pods_keep_their_rails_over_a_kubelet_restart(node: ClusterNode) -> None:
     one, other = node.run("one", 2), node.run("other", 2)
     before = [sandboxes(node, name) for name in (one, other)]
-    began = time.time()
-    node.kubelet.restart()
-    # The node was ready all the time. A pod that is bound before the device plugin is known again is failed by kubelet. The daemon may
-    # be ready for a moment more: it has yet to hear that the last kubelet's stream has ended.
-    wait_until(
-        lambda: node.railnet.said_at(_SENT) > began and is_ready(), _SECONDS, "kubelet to watch the daemon again"
-    )
+    node.restart_kubelet()
     late = node.run("late", 2)
 
     assert [sandboxes(node, name) for name in (one, other)] == before
