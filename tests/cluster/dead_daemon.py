@@ -21,7 +21,7 @@ PODS = 20
 _SECONDS = 240.0  # as a pod may take on a busy node (tests/cluster/node.py)
 _SERVES = "serving on "  # railnet/daemon/composition.py
 _WAITS = "Railnet's daemon did not answer within 5 s"
-_DAEMON_SECONDS = 90  # the old pod goes ten seconds late, and machines are busy
+_DAEMON_SECONDS = 200  # the old pod goes ten seconds late, and machines are busy
 
 
 class Again(NamedTuple):
@@ -48,7 +48,7 @@ def run_plain_pods(node: ClusterNode, prefix: str) -> list[str]:
     """Create pods without a rail, and wait until all are ready; gives their names."""
     names = [f"{prefix}-{number}" for number in range(PODS)]
     node.create(*(pod(name) for name in names))
-    node.wait_until_ready(*names, seconds=180)
+    node.wait_until_ready(*names)
     return names
 
 

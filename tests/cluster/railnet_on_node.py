@@ -37,7 +37,7 @@ _DAEMONS = b"-P\0-m\0railnet.daemon_process\0node\0", b"/opt/railnet/bin/railnet
 _READY = "http://127.0.0.1:9474/readyz"
 _LOGS = Path("/var/log/pods")
 _START_SECONDS = 240.0
-_SAID_SECONDS = 30.0  # from the daemon through the runtime to its file
+_SAID_SECONDS = 120.0  # from the daemon through the runtime to its file
 _END_SECONDS = 240.0  # terminationGracePeriodSeconds, and the time kubelet takes to tell
 
 

@@ -11,7 +11,7 @@ from tests.cluster.process import Program, until_found, wait_until
 SOCKET = RUN / "containerd.sock"
 _CONFIGURATION = RUN / "containerd.toml"
 _START_SECONDS = 180.0
-_FOUND_SECONDS = 60.0
+_FOUND_SECONDS = 180.0
 _COMMAND_SECONDS = 400  # an import of the image with PyTorch, onto a slow disk
 _END_SECONDS = 180.0  # of all at once, each by a shim of its own
 # restrict_oom_score_adj: without CAP_SYS_RESOURCE runc may not lower a score, and fails.

@@ -9,7 +9,7 @@ from railnet.cli.connection import connect_with_exec
 from tests.cluster.control_plane import ADMIN
 from tests.cluster.node import ClusterNode
 
-_SECONDS = 30.0
+_SECONDS = 120.0
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from tests.cluster.pods import pod
 from tests.cluster.process import until_found, wait_until
 
 ANNOTATION = "k8s.v1.cni.cncf.io/network-status"
-_SECONDS = 60.0
+_SECONDS = 120.0
 
 
 def annotations(node: ClusterNode, name: str) -> dict[str, str]:

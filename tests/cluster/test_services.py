@@ -73,7 +73,7 @@ def test_pods_reach_the_api_server_by_the_service_kubernetes(node: ClusterNode) 
     name = node.run("client")
     found = node.kubectl.get("service", "kubernetes")["spec"]["clusterIP"]
 
-    assert node.execute(name, "sh", "-c", f"nc -w 5 {found} 443 < /dev/null && echo connected") == "connected\n"
+    assert node.execute(name, "sh", "-c", f"nc -w 60 {found} 443 < /dev/null && echo connected") == "connected\n"
 
 
 def test_kube_proxy_removes_its_rules_at_its_end(node: ClusterNode) -> None:

@@ -16,7 +16,7 @@ from tests.cluster.node import ClusterNode
 from tests.cluster.pods import RESOURCE
 from tests.cluster.railnet_on_node import IMAGE
 
-_WANTED = WantedTests(frozenset(), "", None, rails=2, seconds=0.5, start_seconds=120.0, seed=0, limits=RailLimits())
+_WANTED = WantedTests(frozenset(), "", None, rails=2, seconds=0.5, start_seconds=240.0, seed=0, limits=RailLimits())
 
 
 @pytest.fixture(scope="module", autouse=True)
