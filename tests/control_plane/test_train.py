@@ -1,11 +1,13 @@
 """`railnet train` as a program, by a kubeconfig: Kubernetes' controllers make the pods, and delete what belongs to a job that is gone."""
 
 import http.client
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ from tests.cluster.process import wait_until
 from tests.control_plane.api import JsonObject
 from tests.control_plane.cluster import Cluster
 from tests.control_plane.nodes import node, some_nodes
+from tests.control_plane.proxy import Answer, ApiProxy, Passed
 from tests.control_plane.server import ApiServer
 
 JOB = """\
@@ -49,13 +52,21 @@ class Train:
 
     def __init__(self, server: ApiServer, folder: Path) -> None:
         self.server, self.file, self._folder = server, folder / "job.yaml", folder
+        self.kubeconfig = server.api.kubeconfig
         self.file.write_text(JOB)
 
     def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "railnet", "train", *arguments, "--kubeconfig", str(self.server.api.kubeconfig)]
+        return [sys.executable, "-m", "railnet", "train", *arguments, "--kubeconfig", str(self.kubeconfig)]
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(self.command(*arguments), capture_output=True, text=True, check=False, timeout=_SECONDS)
+
+    def find_proxy(self, proxy: ApiProxy) -> None:
+        """Have the command send its requests to a proxy in front of the server."""
+        config = json.loads(self.kubeconfig.read_text())
+        config["clusters"][0]["cluster"]["server"] = f"https://{proxy.host}:{proxy.port}"
+        self.kubeconfig = self._folder / "proxy.kubeconfig"
+        self.kubeconfig.write_text(json.dumps(config))
 
     def up(self) -> subprocess.CompletedProcess[str]:
         return self.run("up", "-f", str(self.file), "--no-wait")
@@ -152,11 +163,40 @@ def test_refusal_in_the_middle_takes_all_back(train: Train) -> None:
     assert train.server.api.get(f"{BATCH}{MINE}/jobs/mnist-worker-2").status == 200
 
 
-def test_ctrl_c_leaves_nothing_or_all(train: Train, measured: Callable[[str], None]) -> None:
-    """Ctrl-C at moments that are spread over the creation of 100 Services and 100 Jobs."""
+class HeldCreation:
+    """The fault that holds the creation of one object, so that a signal comes in the middle, however fast the command is.
+
+    Attributes:
+        begun: set when the request has come.
+        may_end: is to be set when the request may be passed on.
+    """
+
+    def __init__(self, resource: str, number: int) -> None:
+        """Hold the `number`th creation of a resource's objects."""
+        self.begun, self.may_end = threading.Event(), threading.Event()
+        self._resource, self._number, self._numbers = resource, number, itertools.count(1)
+
+    def __call__(self, passed: Passed) -> Answer:
+        if passed.method == "POST" and passed.writes([self._resource]) and next(self._numbers) == self._number:
+            self.begun.set()
+            self.may_end.wait(_SECONDS)
+        return passed.send()
+
+
+@pytest.fixture
+def proxy(server: ApiServer) -> Iterator[ApiProxy]:
+    with ApiProxy(server.api) as found:
+        yield found
+
+
+def test_ctrl_c_leaves_nothing_or_all(train: Train, proxy: ApiProxy, measured: Callable[[str], None]) -> None:
+    """Ctrl-C at moments that are spread over the creation of 100 Services."""
     train.file.write_text(JOB.replace("ps: 2", "ps: 0").replace("workers: 3", "workers: 100"))
     left = []
+    train.find_proxy(proxy)
     for _ in range(4):
+        held = HeldCreation("services", len(left) * 27 + 1)
+        proxy.fault = held
         process = subprocess.Popen(
             # As in a terminal: a shell has a program in the background ignore Ctrl-C, and pytest may be one.
             ["env", "--default-signal=INT", *train.command("up", "-f", str(train.file), "--no-wait")],
@@ -164,13 +204,9 @@ def test_ctrl_c_leaves_nothing_or_all(train: Train, measured: Callable[[str], No
             stderr=subprocess.PIPE,
             text=True,
         )
-        services = len(left) * 27 + 1
-        wait_until(
-            lambda wanted=services: len(train.items(f"{CORE}{MINE}/services")) >= wanted,
-            _SECONDS,
-            f"{services} Services",
-        )
+        assert held.begun.wait(_SECONDS)
         process.send_signal(signal.SIGINT)
+        held.may_end.set()
         process.communicate(timeout=_SECONDS)
         left.append(len(train.items(f"{CORE}{MINE}/configmaps")))
         assert process.returncode == 130
