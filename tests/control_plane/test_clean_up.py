@@ -176,10 +176,10 @@ def test_training_namespace_goes_when_nothing_goes_on_in_it(server: ApiServer, c
         job.end(number)
     time.sleep(2 * 5 + _STAYS_SECONDS)
     assert exists(server, "over")
+    began = time.monotonic()  # the last moment at which something surely goes on: after it, the test may come late
     job.end(2)
     wait_until(lambda: job.left() == [], _SECONDS, "Deployments and Services to be deleted")
     job.remove_all()
-    began = time.monotonic()
     wait_until(lambda: not exists(server, "over"), _SECONDS, "the namespace to be deleted")
 
     assert time.monotonic() - began >= 4.0
