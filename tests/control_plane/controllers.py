@@ -91,10 +91,10 @@ class Controllers:
         assert found is not None
         return int(found[1])
 
-    def requests(self, *verbs: str) -> dict[str, int]:
-        """Return how many requests the replica has sent, by verb and resource; of all verbs, or of some."""
+    def requests(self, *verbs: str, result: str = r"\w+") -> dict[str, int]:
+        """Return how many requests the replica has sent, by verb and resource; of all verbs, or of some; with all results, or with one."""
         found: dict[str, int] = {}
-        pattern = r'requests_total\{verb="(\w+)",resource="(\w+)",result="\w+"\} (\d+)'
+        pattern = rf'requests_total\{{verb="(\w+)",resource="(\w+)",result="{result}"\}} (\d+)'
         for verb, resource, number in re.findall(pattern, self.asked("/metrics")):
             if not verbs or verb in verbs:
                 found[f"{verb} {resource}"] = found.get(f"{verb} {resource}", 0) + int(number)
@@ -102,12 +102,12 @@ class Controllers:
 
     def asked(self, path: str) -> str:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{_HEALTH}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{_HEALTH}{path}", timeout=_SECONDS) as answer:
                 text: str = answer.read().decode()
                 return text
         except urllib.error.HTTPError as error:
             return error.read().decode()
-        except OSError:
+        except (OSError, http.client.HTTPException):  # it may be killed in the middle of its answer
             return ""
 
 

@@ -226,7 +226,7 @@ def test_budget_that_refuses_an_eviction_is_asked_again(
         strangers.until(lambda: refused_evictions(replica), "an eviction that is refused")
         server.api.merge(f"{budget}/budget", {"spec": {"minAvailable": 0}})
         strangers.until(lambda: runs(job) and job.made() >= 7, "the gang to run in its next domain")
-        assert messages(server, job, "GangEvicted")
+        wait_until(lambda: events(server, job)["GangEvicted"] > 0, SECONDS, "an event")
 
 
 def refused_evictions(replica: Controllers) -> bool:

@@ -80,7 +80,8 @@ def test_gang_that_is_moved_keeps_its_job(
         assert not has_failed(job)
         assert not job.status().get("failed", 0)
         assert leaves_of(job) == {"one", "two"}.difference(strangers.leaves)
-        assert "counts a pod as complete whose program ends with 0 on SIGTERM" in messages(server, job, "GangEvicted")
+        words = "counts a pod as complete whose program ends with 0 on SIGTERM"
+        wait_until(lambda: words in messages(server, job, "GangEvicted"), SECONDS, "an event")
 
 
 def test_job_of_a_gang_is_given_the_rule_when_it_is_created(
@@ -132,6 +133,7 @@ def test_gang_whose_job_an_eviction_would_fail_does_not_give_way(
             wait_until(lambda: runs(stays) and runs(leaves), SECONDS, "both gangs to run")
             with GangJob(server, "urgent", 4, required(), pod_spec={"priorityClassName": "urgent-gang"}) as high:
                 wait_until(lambda: runs(high), SECONDS, "the gang of high priority to run")
+                wait_until(lambda: events(server, leaves)["GangPreempted"] > 0, SECONDS, "an event")
 
                 assert runs(stays)
                 assert stays.made() == 4
@@ -206,7 +208,8 @@ def test_gang_in_stages_whose_other_members_never_come_gives_its_room_back(
             measured(f"the room of members that never come is another gang's after {time.monotonic() - began:.0f} s")
 
             wait_until(lambda: {is_gated(pod) for pod in job.pods()} == {True}, SECONDS, "its pods to wait again")
-        assert "2 of 4 members were not created" in messages(server, job, "GangEvicted")
+            words = "2 of 4 members were not created"
+            wait_until(lambda: words in messages(server, job, "GangEvicted"), SECONDS, "an event")
 
 
 def test_placement_of_a_gang_is_said_once(server: ApiServer, leader: Controllers, nodes: Nodes) -> None:

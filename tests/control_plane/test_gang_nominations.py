@@ -64,6 +64,11 @@ def ordinary(server: ApiServer, count: int) -> None:
         assert answer.status == 201, answer.message
 
 
+def bound(server: ApiServer) -> int:
+    """Return how many pods of no gang the scheduler has bound; it binds several at once, and the first need not be done first."""
+    return sum("nodeName" in pod["spec"] for pod in server.api.items(_ORDINARY))
+
+
 def are_ungated(job: GangJob) -> bool:
     pods = job.pods()
     return len(pods) == job.count and not any(map(is_gated, pods))
@@ -86,8 +91,8 @@ def test_pods_that_the_scheduler_sees_first_do_not_take_the_place_of_a_gang(
             assert sorted(nodes_of(job).elements()) == seats
             assert (len(leaves_of(job)), job.made()) == (1, 4)
             assert events(server, job)["GangEvicted"] == 0
-            bound = [pod for pod in server.api.items(_ORDINARY) if pod["spec"].get("nodeName")]
-            assert len(bound) == 4
+            wait_until(lambda: bound(server) >= 4, SECONDS, "the other pods to have the rest")
+            assert bound(server) == 4
     finally:
         if server.plane.scheduler.process is None:
             server.plane.scheduler.start()

@@ -76,14 +76,14 @@ def test_articles_example_ends_with_five_pods_on_one_node(
             node("plain", rdma_ib_vf="8"),
         ]
     )
-    before = controllers.requests("patch")
+    before = controllers.requests("patch", result="done")
     with GangJob(server, f"article-{expected}", 5, constraint) as job:
         wait_until(lambda: runs(job), SECONDS, "five pods to run")
         assert nodes_of(job) == {expected: 5}
         wait_until(lambda: "GangPlaced" in events(server, job), SECONDS, "an event")
         assert placements(job) == [{"domain": {"kubernetes.io/hostname": expected}, "attempt": 1}]
-    # Each pod is nominated for its node, and loses its gate then.
-    assert controllers.requests("patch")["patch pods"] - before.get("patch pods", 0) == 2 * 5
+    # Each pod is nominated for its node, and loses its gate then. A write that the scheduler's or the Job controller's has overtaken is no write.
+    assert controllers.requests("patch", result="done")["patch pods"] - before.get("patch pods", 0) == 2 * 5
 
 
 def test_node_of_the_first_pod_does_not_decide(server: ApiServer, controllers: Controllers, nodes: Nodes) -> None:
@@ -113,9 +113,11 @@ def test_gang_that_fits_nowhere_waits_whole_until_there_is_room(
     nodes.create([*leaf("one", 1, 4), *leaf("two", 3, 2)])
     stranger = occupy(server, "two-0", "2")
     with GangJob(server, "waiting", 5, required()) as job:
-        wait_until(lambda: job.made() == 5 and "GangWaiting" in events(server, job), SECONDS, "an event")
+        words = "rdma/ib_vf"  # the first event may say that not all pods exist yet
+        wait_until(
+            lambda: job.made() == 5 and words in messages(server, job, "GangWaiting"), SECONDS, "an event that says why"
+        )
         assert [is_gated(one) for one in job.pods()] == [True] * 5
-        assert "rdma/ib_vf" in messages(server, job, "GangWaiting")
         server.api.send("DELETE", f"{stranger}?gracePeriodSeconds=0")
         wait_until(lambda: runs(job), SECONDS, "five pods to run")
         assert leaves_of(job) == {"two"}
@@ -126,9 +128,8 @@ def test_gang_that_no_domain_can_hold_has_an_event_and_is_placed_when_one_can(
 ) -> None:
     nodes.create([*leaf("one", 1, 4), *leaf("two", 2, 2)])
     with GangJob(server, "larger", 5, required()) as job:
-        wait_until(lambda: job.made() == 5 and "GangRefused" in events(server, job), SECONDS, "an event")
+        wait_until(lambda: job.made() == 5 and LEAF in messages(server, job, "GangRefused"), SECONDS, "an event")
         assert [is_gated(one) for one in job.pods()] == [True] * 5
-        assert LEAF in messages(server, job, "GangRefused")
         assert "larger than every domain" in train_top(server)
         nodes.create(leaf("two", 3, 2)[2:])
         wait_until(lambda: runs(job), SECONDS, "five pods to run")
@@ -152,8 +153,8 @@ def test_preferred_label_that_no_node_has_is_left_out(
     nodes.create(leaf("one", 2, 2))
     with GangJob(server, "unlabelled", 4, preferred("acme.com/pod")) as job:
         wait_until(lambda: runs(job), SECONDS, "four pods to run")
-        wait_until(lambda: "GangPlaced" in events(server, job), SECONDS, "an event")
-        assert "no node has the preferred label acme.com/pod" in messages(server, job, "GangPlaced")
+        words = "no node has the preferred label acme.com/pod"
+        wait_until(lambda: words in messages(server, job, "GangPlaced"), SECONDS, "an event")
 
 
 def test_nodes_without_a_preferred_label_are_used_when_the_others_are_too_few(
@@ -180,9 +181,11 @@ def test_gang_that_the_scheduler_would_refuse_has_no_running_gang_evicted(
         wait_until(lambda: runs(victim), SECONDS, "the gang of low priority to run")
         fields = {"priorityClassName": "gang-urgent", "affinity": affinity}
         with GangJob(server, "urgent", 4, required(), pod_spec=fields) as urgent:
-            wait_until(lambda: urgent.made() == 4 and "GangWaiting" in events(server, urgent), SECONDS, "an event")
+            words = "required pod affinity"
+            wait_until(
+                lambda: urgent.made() == 4 and words in messages(server, urgent, "GangWaiting"), SECONDS, "an event"
+            )
             time.sleep(STAYS_SECONDS)
-            assert "required pod affinity" in messages(server, urgent, "GangWaiting")
             assert [is_gated(pod) for pod in urgent.pods()] == [True] * 4
             assert (runs(victim), victim.made()) == (True, 4)
     server.api.delete(f"{priority}/gang-urgent")
