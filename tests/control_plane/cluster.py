@@ -24,7 +24,7 @@ from tests.railnet.admission.goldens import GOLDENS
 UNWATCHED = "kube-system"
 EXPLAINED = "railnet.io/explain"
 TRAINING = next(one for one in GOLDENS if one.page == "jobset" and one.expected.get("patch") and one.net1 is None)
-_SECONDS = 30.0
+_SECONDS = 120.0
 _CALLS = "apiserver_admission_webhook_admission_duration_seconds"
 
 

@@ -15,7 +15,7 @@ from tests.control_plane.gang_jobs import GROUP, GangJob
 from tests.control_plane.nodes import node
 from tests.control_plane.server import ApiServer
 
-SECONDS = 60.0
+SECONDS = 120.0
 GATE, PLACEMENT = "railnet.io/gang", "railnet.io/placement"
 LEAF = "fabric.topograph.run/tier-0"
 CONTAINERS = {"containers": [{"name": "main", "image": "i"}]}

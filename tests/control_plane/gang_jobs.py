@@ -14,7 +14,7 @@ from tests.control_plane.watched import Watched
 GROUP = "pod-group.scheduling.sigs.k8s.io"
 CONSTRAINT = "alibabacloud.com/topology-aware-constraint"
 _VERSIONS = {"jobs": "/apis/batch/v1", "statefulsets": "/apis/apps/v1"}
-_SECONDS = 60.0
+_SECONDS = 120.0
 
 
 class GangJob:

@@ -58,7 +58,7 @@ class Replica:
 
     def review(self, body: bytes) -> JsonObject:
         """Ask this replica alone, as the API server does."""
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=5, context=_trusting())
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=_SECONDS, context=_trusting())
         with closing(connection):
             connection.request("POST", "/pods", body, {"Content-Type": "application/json"})
             found: JsonObject = json.loads(connection.getresponse().read())
@@ -67,7 +67,7 @@ class Replica:
     def shown(self) -> bytes:
         """Return the certificate that the replica presents, in DER."""
         with (
-            socket.create_connection(("127.0.0.1", self.port), timeout=5) as plain,
+            socket.create_connection(("127.0.0.1", self.port), timeout=_SECONDS) as plain,
             _trusting().wrap_socket(plain, server_hostname=HOST) as connection,
         ):
             found = connection.getpeercert(binary_form=True)
@@ -76,7 +76,7 @@ class Replica:
 
     def _asked(self, path: str) -> int:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._health_port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._health_port}{path}", timeout=_SECONDS) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code

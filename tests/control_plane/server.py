@@ -20,7 +20,7 @@ from tests.control_plane.api import Api, JsonObject
 from tests.control_plane.kwok import Kwok
 
 _ETCD = "127.0.0.1:2379"
-_SECONDS = 60.0
+_SECONDS = 120.0
 _GONE_SECONDS = 180.0  # a namespace waits for all that is in it
 _NAMESPACES = {"default", "kube-node-lease", "kube-public", "kube-system", "railnet"}  # Kubernetes' own, and Railnet's
 _MOST_PUTS = 100  # etcd takes 128 operations in one transaction

@@ -40,7 +40,7 @@ class Strangers:
         if self._away and len(pods) == self._job.count and not any(is_gated(one) for one in pods):
             self._take(pods[0]["spec"]["nodeSelector"][LEAF])
 
-    def until(self, condition: Callable[[], bool], what: str, seconds: float = 2 * SECONDS) -> None:
+    def until(self, condition: Callable[[], bool], what: str, seconds: float = 4 * SECONDS) -> None:
         """Wait for something, and act meanwhile."""
 
         def look() -> bool:

@@ -16,6 +16,7 @@ from railnet.objects.pod import parse
 from tests.cluster.chart import GANGS
 from tests.cluster.process import wait_until
 from tests.control_plane.cluster import TRAINING, UNWATCHED, Cluster, essence
+from tests.control_plane.gang_cluster import SECONDS
 from tests.control_plane.server import ApiServer
 from tests.railnet.admission.goldens import GOLDENS
 from tests.railnet.admission.reviewing import applied, patch_of
@@ -102,7 +103,7 @@ def test_pods_without_a_gang_cause_the_calls_that_they_cause_without_gangs(clust
 def test_namespace_that_is_off_causes_no_call(cluster: Cluster) -> None:
     pod = FILES["article-job"]["pod"]
 
-    wait_until(lambda: gates(cluster, pod, OFF) == [], 30, "the plugins know the namespace's label")
+    wait_until(lambda: gates(cluster, pod, OFF) == [], SECONDS, "the plugins know the namespace's label")
     assert calls(cluster, lambda: gates(cluster, pod, OFF)) == Counter()
     assert gates(cluster, pod) == [GATE]
 
@@ -143,4 +144,4 @@ def test_without_the_webhook_a_gangs_pod_is_made_and_does_not_wait(cluster: Clus
 
     assert gang == []
     assert (rail.status, known.status) == (500, 500)
-    wait_until(lambda: gates(cluster, FILES["article-job"]["pod"]) == [GATE], 30, "the webhook is back")
+    wait_until(lambda: gates(cluster, FILES["article-job"]["pod"]) == [GATE], SECONDS, "the webhook is back")

@@ -21,7 +21,7 @@ from tests.control_plane.api import ApiAnswer, JsonObject
 from tests.control_plane.daemon_tokens import OF_ADMIN, OF_ANOTHER_ACCOUNT, OF_NO_NODE, OF_NODE_A, daemons, every_right
 from tests.control_plane.server import ApiServer
 
-_SECONDS = 30.0
+_SECONDS = 120.0
 NOT_OURS = "the pod is not on the node of this token"
 REFUSED = "ValidatingAdmissionPolicy 'railnet-own-node-{0}' with binding 'railnet-own-node-{0}' denied request: "
 

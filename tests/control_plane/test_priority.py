@@ -13,6 +13,7 @@ from tests.control_plane.server import ApiServer
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 LOWER, NEVER = "PreemptLowerPriority", "Never"
+_SECONDS = 120.0
 PLAIN = {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "main", "image": "web:1"}]}}
 
 
@@ -58,11 +59,13 @@ def test_training_pod_keeps_the_class_that_is_the_clusters_default(cluster: Clus
     default = {"metadata": {"name": "everything"}, "value": 7, "preemptionPolicy": LOWER, "globalDefault": True}
     assert cluster.server.api.create(CLASSES, default).status == http.client.CREATED
     try:
-        wait_until(lambda: plain(cluster)[0] == "everything", 30.0, "the API server's plugin to know the default class")
+        wait_until(
+            lambda: plain(cluster)[0] == "everything", _SECONDS, "the API server's plugin to know the default class"
+        )
         found = priority(train(cluster, "iteration"))
     finally:
         cluster.server.kubectl("delete", "priorityclass", "everything")
-        wait_until(lambda: plain(cluster)[0] is None, 30.0, "the API server's plugin to forget the default class")
+        wait_until(lambda: plain(cluster)[0] is None, _SECONDS, "the API server's plugin to forget the default class")
 
     assert found == ("everything", 7, LOWER)
 

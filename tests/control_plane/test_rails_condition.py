@@ -28,7 +28,7 @@ STATUS = "nothing of the status but the condition RailnetRails may be changed"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 FOREIGN = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
 OURS = {"key": TAINT, "effect": "NoSchedule"}
-_SECONDS = 30.0
+_SECONDS = 120.0
 
 
 class Nodes:

@@ -23,7 +23,7 @@ METADATA = "neither annotations nor finalizers nor owners may be changed"
 SPEC = "nothing of the specification but the taint railnet.io/rails-not-active, with NoSchedule, may be changed"
 STATUS = "nothing of the status but the condition RailnetRails may be changed"
 LABELS: dict[str, str | None] = {LEAF: "0002c903007e5a10", leaf_of_rail(0): "0002c903007e5a10", RAILS: "1", RATE: "400"}
-_SECONDS = 30.0
+_SECONDS = 120.0
 
 
 class Nodes:
