@@ -26,7 +26,7 @@ def node(name: str, labels: Mapping[str, str] = {}, **allocatable: str) -> JsonO
 
 
 def without_kubelets(nodes: Iterable[JsonObject]) -> list[JsonObject]:
-    """Return nodes that kwok leaves alone. They say that they are ready, until Kubernetes misses their kubelets after a minute."""
+    """Return nodes that kwok leaves alone. They say that they are ready, until Kubernetes misses their kubelets."""
     ready = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
     return [
         {

@@ -29,7 +29,13 @@ _STORED = {"pods": ("pods", "Pod"), "nodes": ("minions", "Node")}
 _FLAGS = {
     "etcd": ["--unsafe-no-fsync"],
     # The nodes of these tests have no network, and are more than there are subnets. What is not measured has no limit of requests.
-    "kube-controller-manager": ["--allocate-node-cidrs=false", "--kube-api-qps=500", "--kube-api-burst=1000"],
+    # A kwok that gets no processor for a while is no node that is lost.
+    "kube-controller-manager": [
+        "--allocate-node-cidrs=false",
+        "--kube-api-qps=500",
+        "--kube-api-burst=1000",
+        "--node-monitor-grace-period=600s",
+    ],
     "kube-scheduler": ["--kube-api-qps=500", "--kube-api-burst=1000"],
 }
 
