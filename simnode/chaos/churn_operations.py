@@ -9,6 +9,7 @@ import re
 import subprocess
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
@@ -33,14 +34,15 @@ TRY_AGAIN = 11  # CNI specification, "Error"
 _MAY_FAIL_WITH = {RAIL_ADD: (TRY_AGAIN,), PLAIN_ADD: (TRY_AGAIN,), "DEL": (TRY_AGAIN,), "CHECK": (), "GC": ()}
 _HUNG = "hung"
 _REFUSALS = (grpc.RpcError, ValueError)  # ValueError: the daemon has ended, and kubelet has closed its channel
-_PATIENCE_SECONDS = 60.0
+_PATIENCE_SECONDS = 240.0  # as in `churn`
+_KEPT_FAILURES = 5  # of each pod
 _PAUSE_SECONDS, _LOOK_SECONDS, _COLLECT_SECONDS = 0.1, 0.5, 2.0
 _CHAIN_CHARACTERS = 28  # the longest name that iptables accepts
 ADD_SECONDS = 20  # the limit of ADD in the node's configuration: GC does not touch what is younger
 _RETURN_SECONDS = 20.0  # until a netdev is back from a dead namespace, on a busy machine
 _WITHOUT_OWNER = f" of {('', '')}"  # how `invariants` names an address whose reservation file is empty
 _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-_QUIET_SECONDS = 45.0  # the daemon looks for leftovers every ten seconds
+_QUIET_SECONDS = 120.0  # the daemon looks for leftovers every ten seconds, and machines are busy
 
 
 class Outcome(NamedTuple):
@@ -76,7 +78,7 @@ class ChurnOperations:
         self._allocated: dict[str, float] = {}  # pod UID → time at which kubelet allocated its VFs
         self._forgotten: list[str] = []
         self._died: dict[str, float] = {}  # VF → time at which its namespace died
-        self._add_errors: dict[str, Exception] = {}  # pod UID → error of its last ADD that failed
+        self._failures: dict[str, deque[str]] = {}  # pod UID → why its last sandboxes got no networks
 
     def keep(self, *sandboxes: Sandbox) -> None:
         """Keep the cards of these sandboxes' VFs in the node: the sandboxes are judged as whole at any time."""
@@ -143,9 +145,15 @@ class ChurnOperations:
 
         return self._run(kind, sandbox, add, fault)
 
-    def last_add_error(self, identity: PodIdentity) -> Exception | None:
-        """Return the error of the last ADD of a pod that failed."""
-        return self._add_errors.get(identity.uid)
+    def failures(self, identity: PodIdentity) -> str:
+        """Return why the last sandboxes of a pod got no networks, each with its container id."""
+        return "; ".join(self._failures.get(identity.uid, ["none has failed"]))
+
+    def _add_failure(self, sandbox: Sandbox, what: str, outages: int) -> None:
+        """Note why a sandbox got no networks; `outages` is as it was before."""
+        outage = " (without a daemon for a part of the time)" if self._disturbed(outages) else ""
+        line = f"{time.strftime('%H:%M:%S')} {sandbox.container_id}: {what}{outage}"
+        self._failures.setdefault(sandbox.uid, deque(maxlen=_KEPT_FAILURES)).append(line)
 
     def require_sound_cards(self, identity: PodIdentity, sandbox: Sandbox) -> None:
         """Raise if the pod's VFs were made anew after kubelet had allocated them: it keeps the old answer for the pod's life.
@@ -189,6 +197,7 @@ class ChurnOperations:
         try:
             self._node.kubelet.pre_start(identity)
         except (UnexpectedAdmissionError, *_REFUSALS) as error:
+            self._add_failure(sandbox, f"PreStartContainer: {error}", outages)
             if not (self._disturbed(outages) or self._disturbances.concern(self._vfs[sandbox.container_id], began)):
                 self.report(f"PreStartContainer of {sandbox.container_id} was refused: {error}")
             return False
@@ -320,7 +329,7 @@ class ChurnOperations:
         disturbed = running.happened or self._disturbed(outages) or self._is_excused(kind, sandbox, began)
         ok = outcome.error is None
         if sandbox and outcome.error and kind in (RAIL_ADD, PLAIN_ADD):
-            self._add_errors[sandbox.uid] = outcome.error
+            self._add_failure(sandbox, f"{kind}: {outcome.error}", outages)
         result = f"{outcome.result} (disturbed)" if disturbed and not ok else outcome.result
         self._statistics.add_operation(kind, result, names, None if disturbed else outcome.milliseconds)
         if not (ok or (disturbed and outcome.result != _HUNG) or outcome.code in _MAY_FAIL_WITH[kind]):
