@@ -3,8 +3,11 @@
 import subprocess
 from pathlib import Path
 
-ANSWER_SECONDS = 1
-_GRACE_SECONDS = 2
+ANSWER_SECONDS = 20  # an answer may be that late on a busy machine
+SILENT_SECONDS = 1
+"""How long an answer is awaited that should not come, or that is asked for again and again."""
+
+_GRACE_SECONDS = 5
 
 
 def ping(netns: Path, address: str, *, ifname: str | None = None, seconds: int = ANSWER_SECONDS) -> bool:

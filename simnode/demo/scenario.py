@@ -21,13 +21,12 @@ from simnode.hardware.pf_properties import SimulatedPf
 from simnode.judge.machine_snapshot import Snapshot, difference
 from simnode.judge.node_state import NODE_FOLDERS
 from simnode.node import Node, Pod
+from simnode.ping import ANSWER_SECONDS, SILENT_SECONDS
 from simnode.remote_node import RemoteNode
 
 _JOURNAL = Path("/run/railnet/journal")
 _KINDS = (("plain", 0), ("train", 1), ("wide", 2))  # kind of pod, and its VFs; each node has a pod of each kind
 _QUIET_ATTEMPTS = 5  # IPv6 neighbour discovery may send on eth0 and on a rail at any moment
-_ANSWER_SECONDS = 20  # an answer may be that late on a busy machine
-_SILENT_SECONDS = 1  # how long an answer must be missing
 _PING_BYTES = 2 * 84  # request and reply: IPv4 header, ICMP header, and ping's 56 bytes
 
 
@@ -82,7 +81,7 @@ class Running:
         """Return the rail with an interface name."""
         return next(one for one in self.rails if one.ifname == ifname)
 
-    def reaches(self, target: "Running", ifname: str, seconds: int = _ANSWER_SECONDS) -> bool:
+    def reaches(self, target: "Running", ifname: str, seconds: int = ANSWER_SECONDS) -> bool:
         """Return whether another pod answers a ping through the same network in time."""
         return self.node.call(Node.ping, self.pod, target.address(ifname), ifname, seconds)
 
@@ -221,7 +220,7 @@ def _stop_rails(cluster: Cluster, source: Running, target: Running, findings: Fi
     for stopped in source.rails:
         cluster.fabrics[stopped.rail].stop()
         other = next(one.ifname for one in source.rails if one is not stopped)
-        silent = not source.reaches(target, stopped.ifname, _SILENT_SECONDS)
+        silent = not source.reaches(target, stopped.ifname, SILENT_SECONDS)
         reached = source.reaches(target, other)
         cluster.fabrics[stopped.rail].start()
         what = f"with rail {stopped.rail}'s fabric stopped, {source.pod.name}'s {stopped.ifname} ping fails and its {other} ping does not"

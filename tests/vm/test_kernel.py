@@ -26,13 +26,13 @@ from railnet.vf.guid import Guid
 from railnet.vf.mac import Mac
 from railnet.vf.pci_address import PciAddress
 from simnode.linux import netns
-from simnode.ping import ping
+from simnode.ping import SILENT_SECONDS, ping
 from simnode.waiting import wait_until
 from tests.vm.guest import DEVICES, PFS, Guest, answers, netdevs, vfs
 
 SYSFS = Sysfs(Path("/sys"))
 NETLINK_KOBJECT_UEVENT = 15  # include/uapi/linux/netlink.h
-_SECONDS = 60.0  # an emulated processor is slow
+_SECONDS = 180.0  # an emulated processor is slow
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_vfs_of_two_cards_reach_each_other(node_alone: Guest) -> None:
                 node.move(find(node.listed(), vf).ifindex, fd, "net1")
             inside(fd, lambda address=address: plug_in(address))
         end = Path(f"/proc/{os.getpid()}/fd/{here}")
-        answered = answers(lambda: ping(end, "192.0.2.2"))
+        answered = answers(lambda: ping(end, "192.0.2.2", seconds=SILENT_SECONDS))
         for vf, fd in zip(ends, (here, there), strict=True):
             moved = find(inside(fd, listed), vf)
             inside(fd, lambda moved=moved, vf=vf: send_back(moved.ifindex, names[vf]))

@@ -7,7 +7,7 @@ from railnet.vf.pci_address import PciAddress
 from simnode.hardware.fabric import Fabric, Uplink, cable
 from simnode.hardware.hca import Hca
 from simnode.hardware.pf_properties import SimulatedPf
-from simnode.ping import ping
+from simnode.ping import SILENT_SECONDS, ping
 from tests import waiting
 
 PFS = (SimulatedPf(), SimulatedPf(PciAddress(0, 0x83, 0, 0), netdev="ibs6"))
@@ -83,7 +83,7 @@ def test_fabric_carries_a_ping_between_pods(pods, fabric, address):
 
 def test_ping_fails_while_the_fabric_is_stopped(pods, fabric):
     fabric.stop()
-    stopped = ping(pods[0], "10.56.0.2")
+    stopped = ping(pods[0], "10.56.0.2", seconds=SILENT_SECONDS)
     fabric.start()
 
     assert not stopped
@@ -92,7 +92,7 @@ def test_ping_fails_while_the_fabric_is_stopped(pods, fabric):
 
 def test_packet_that_is_larger_than_the_fabric_takes_is_dropped(pods, fabric):
     fabric.most_bytes = 80  # a ping has 84 bytes: IPv4's header of 20, ICMP's of 8, and 56
-    small = ping(pods[0], "10.56.0.2")
+    small = ping(pods[0], "10.56.0.2", seconds=SILENT_SECONDS)
     dropped = fabric.counters.dropped
     fabric.start()
 
@@ -102,13 +102,13 @@ def test_packet_that_is_larger_than_the_fabric_takes_is_dropped(pods, fabric):
 
 
 def test_ping_of_an_unused_address_fails(pods):
-    assert not ping(pods[0], "10.56.0.99")
+    assert not ping(pods[0], "10.56.0.99", seconds=SILENT_SECONDS)
 
 
 def test_fabrics_without_a_cable_between_them_are_separate(pods_on_two_fabrics, fabric, other_fabric):
     before = other_fabric.counters
 
-    assert not ping(pods_on_two_fabrics[0], "10.56.0.2")
+    assert not ping(pods_on_two_fabrics[0], "10.56.0.2", seconds=SILENT_SECONDS)
     assert fabric.counters.packets > 0
     assert other_fabric.counters == before
 
@@ -123,7 +123,7 @@ def test_unplugged_cable_carries_nothing(joined, pods_on_two_fabrics, other_fabr
     other_fabric.leave(joined[1])
     joined[1].close()
 
-    assert not ping(pods_on_two_fabrics[0], "10.56.0.2")
+    assert not ping(pods_on_two_fabrics[0], "10.56.0.2", seconds=SILENT_SECONDS)
 
 
 def test_full_cable_drops_a_packet_and_does_not_wait():
