@@ -10,8 +10,8 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,11 +32,12 @@ from tests.node.primaries import OURS, set_seconds
 
 _TRIES = 5
 _PORTS = {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}
-_SECONDS = 20.0  # the daemon looks for stale records every ten
+_SECONDS = 60.0  # the daemon looks for stale records every ten
 _AGE_SECONDS = 100.0  # longer than an ADD may take; the daemon collects an address without an owner only at that age
 _LOOK_SECONDS = 0.05
-_END_SECONDS = 10.0
+_END_SECONDS = 60.0
 _DAEMON_SECONDS = 0.3  # the executable waits so long for a daemon, and no daemon starts meanwhile
+_PATIENT_SECONDS = 30.0  # … and so long where there is a daemon, which may have no processor for a while
 
 
 class SupervisedNode:
@@ -156,10 +157,20 @@ class SupervisedNode:
         if left := self.left_over():
             return left
         try:
-            self.run_pod(identity)
+            with self.patient():
+                self.run_pod(identity)
         except CniFailed as failure:
             return [f"the following ADD or DEL failed: {failure}"]
         return []
+
+    @contextmanager
+    def patient(self) -> Iterator[None]:
+        """Have executables wait long for the daemon, in the block: nothing has killed or stopped it for good."""
+        set_seconds(daemon=_PATIENT_SECONDS)
+        try:
+            yield
+        finally:
+            set_seconds(daemon=_DAEMON_SECONDS)
 
     def left_over(self) -> list[str]:
         """Return what is left over after a time in which the node may clean up."""

@@ -16,7 +16,7 @@ _CHECKPOINT = Path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 _SUBNET = Path("/run/flannel/subnet.env")
 _OURS, _PRIMARY = Path("/etc/cni/net.d/00-railnet.conflist"), Path("/etc/cni/net.d/10-flannel.conflist")
 _SAMPLES = 8
-_SECONDS, _LOOK_SECONDS = 30.0, 0.02
+_SECONDS, _LOOK_SECONDS = 60.0, 0.02
 
 
 def damaged(whole: bytes) -> Iterator[tuple[str, bytes]]:

@@ -74,7 +74,7 @@ def _start(supervised: SupervisedNode, watch: CallWatch, kind: FaultKind) -> lis
     if watch.hit is None or ended is None:
         return [] if ended is None else [f"the daemon ended without a fault: {ended}"]
     if kind is KILLED:
-        supervised.node.daemon.process.wait(10)
+        supervised.node.daemon.process.wait(60)
     if supervised.node.daemon.process.poll() is None:
         supervised.node.kill_daemon()
         supervised.node.start_daemon()
