@@ -65,8 +65,8 @@ def test_hanging_delegate_is_ended_with_its_children_and_is_code_106(node: Node)
     failure = failed(node)
 
     assert failure.code == 106
-    assert time.monotonic() - began < 8
-    wait_until(lambda: running("sleep 4711") == [], 5, "the end of its child, which has been sent SIGKILL")
+    assert time.monotonic() - began < 60  # the delegate would take more than an hour
+    wait_until(lambda: running("sleep 4711") == [], 60, "the end of its child, which has been sent SIGKILL")
 
 
 def test_delegate_that_reads_nothing_is_no_failure(node: Node, either_lane: str) -> None:

@@ -93,7 +93,7 @@ def pods(node: Node) -> Iterator[Pods]:
         (PLUGINS / "flannel.real").replace(flannel)
 
 
-def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     give_up = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < give_up, "the condition did not come true in time"
@@ -129,7 +129,7 @@ def test_del_ends_a_running_add_whose_delegate_hangs(
     node.runtime.delete(sandbox)
 
     answer = json.loads(hanging_add.stdout.read())
-    assert (answer["code"], hanging_add.wait(20)) == (11, 1)
+    assert (answer["code"], hanging_add.wait(60)) == (11, 1)
     assert "asked for a DEL of this sandbox during its ADD" in answer["msg"]
     assert CALLS.read_text().split() == ["DEL", "DEL"]  # the DEL of the undo, and the runtime's DEL
 
@@ -166,7 +166,7 @@ def test_hanging_delegate_delays_no_other_request(node: Node, pods: Pods) -> Non
 
 def test_metrics_are_served_beside_healthz(node: Node) -> None:
     node.remove_pod(node.run_pod("train", vfs=1))
-    connection = http.client.HTTPConnection("127.0.0.1", 9474, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", 9474, timeout=30)
     connection.request("GET", "/metrics")
 
     text = connection.getresponse().read().decode()
@@ -201,7 +201,7 @@ def test_plain_pod_of_a_daemon_that_stops_after_go_is_served_on_by_its_executabl
     time.sleep(0.5)  # a daemon that continues could have a delegate executed now
     calls = [line.replace(f"{PLUGINS}/", "") for line in CALLS.read_text().splitlines()]
     assert calls == ["ADD stub1", "ADD stub2", "DEL stub2", "DEL stub1"]
-    assert took < 10  # it was timeouts.add and timeouts.delegate, 90 s
+    assert took < 45  # it was timeouts.add and timeouts.delegate, 90 s
 
 
 def test_pod_with_a_rail_of_a_daemon_that_stops_after_go_is_refused_and_taken_back(node: Node) -> None:
@@ -220,7 +220,7 @@ def test_pod_with_a_rail_of_a_daemon_that_stops_after_go_is_refused_and_taken_ba
 
     node.daemon.process.send_signal(signal.SIGCONT)
     node.kubelet.remove(identity)
-    waiting.block_until(lambda: not list((RUN / "journal").iterdir()), 20, 0.1)  # the sweep, after the sandbox's end
+    waiting.block_until(lambda: not list((RUN / "journal").iterdir()), 60, 0.1)  # the sweep, after the sandbox's end
     assert failure.value.code == 11
 
 
@@ -241,9 +241,9 @@ def test_plain_pod_of_a_daemon_without_descriptors_comes_and_goes(node: Node) ->
             resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, limits)
     # A plain pod needs no daemon: so it must be the one without descriptors that serves the pod with a rail after it.
     assert is_alive
-    node.kubelet.wait_for_devices(RESOURCE, node.vfs, 30)
+    node.kubelet.wait_for_devices(RESOURCE, node.vfs, 60)
     node.remove_pod(node.run_pod("after", vfs=1))
 
-    assert took < 12  # six requests of a second and the chain's time
+    assert took < 24  # six requests of a second and the chain's time, on a machine that may stand still for a while
     assert node.daemon.process is daemon
     assert daemon.poll() is None

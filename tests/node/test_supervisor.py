@@ -1,10 +1,11 @@
 """The daemon under its supervisor, as in a container, with a kubelet whose call waits for it."""
 
 import os
+import re
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import grpc
@@ -15,7 +16,11 @@ from simnode.node import RESOURCE, Node
 from tests.node.primaries import left_over
 from tests.waiting import until
 
-SECONDS = 15.0
+SECONDS = 60.0
+# As tests/cluster/test_hung_daemon.py: the supervisor ends the daemon 3 s after its last beat, and a look counts as half a second at most. On
+# a machine that stands still, more time passes than the supervisor counts.
+_SILENT_SECONDS = 3.5
+_ENDED = re.compile(r"is ended: its event loop has been silent for (\d+\.\d) s")
 
 
 @pytest.fixture
@@ -52,7 +57,9 @@ def wait_for_next(node: Node, last: int) -> None:
     node.kubelet.wait_for_devices(RESOURCE, node.vfs, SECONDS)
 
 
-def test_allocate_that_a_stopped_daemon_holds_breaks_off_and_the_next_daemon_serves(node: Node) -> None:
+def test_allocate_that_a_stopped_daemon_holds_breaks_off_and_the_next_daemon_serves(
+    node: Node, measured: Callable[[str], None]
+) -> None:
     kept = node.run_pod("kept", vfs=1)
     last, stopped = stop(node)
 
@@ -60,12 +67,15 @@ def test_allocate_that_a_stopped_daemon_holds_breaks_off_and_the_next_daemon_ser
         node.kubelet.allocate(PodIdentity("train", "default", "uid-train"), RESOURCE, 1)
     held = time.monotonic() - stopped
     wait_for_next(node, last)
-    whole = time.monotonic() - stopped
+    measured(
+        f"a daemon that stops: Allocate is held for {held:.1f} s, and all VFs are back after {time.monotonic() - stopped:.1f} s"
+    )
     after = node.run_pod("after", vfs=1)
 
     assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
-    assert held < 5
-    assert whole < 10
+    silent = [float(seconds) for seconds in _ENDED.findall(node.daemon.log())]
+    assert silent
+    assert max(silent) <= _SILENT_SECONDS
     for pod in (kept, after):
         node.remove_pod(pod)
 
