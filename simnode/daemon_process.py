@@ -13,7 +13,7 @@ from pathlib import Path
 from simnode.preinstalled_files import CONFIGURATION
 
 _LOG = Path("/run/simnode/railnet.log")
-_STOP_SECONDS = 10.0
+_STOP_SECONDS = 30.0
 
 
 class DaemonFailed(RuntimeError):

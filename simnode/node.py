@@ -35,11 +35,11 @@ from simnode.preinstalled_files import FlannelLease
 
 RESOURCE = "rdma/ib_vf"
 _ANNOTATIONS = {"kubernetes.io/config.seen": "2026-01-01T00:00:00.000000000Z", "kubernetes.io/config.source": "api"}
-_START_SECONDS = 20.0
+_START_SECONDS = 90.0
 # The simulated HCA takes 10 ms of a processor to make a VF; a VF that comes late is seen by the daemon's resync, ten seconds after.
 _START_SECONDS_OF_A_VF = 0.05
-_DETACH_SECONDS = 10.0
-_CLOSE_SECONDS = 0.5
+_DETACH_SECONDS = 60.0
+_CLOSE_SECONDS = 10.0
 _VXLAN_LEASE = FlannelLease()
 
 
@@ -265,7 +265,7 @@ class Node:
     def wait_for_answered_deletes(self, ends: Callable[[], bool] = lambda: False) -> None:
         """Wait until the daemon has taken back the rails of DELs that it has answered, or `ends` returns true.
 
-        Not for a daemon that is dead or stopped, and for 10 s at most: what is not back then is the judge's to report.
+        Not for a daemon that is dead or stopped, and for a minute at most: what is not back then is the judge's to report.
         """
 
         def is_over() -> bool:

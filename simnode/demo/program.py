@@ -29,7 +29,7 @@ _MACHINE_FOLDERS = (
     "/opt/cni",
     "/dev/infiniband",
 )
-_SECONDS, _LOOK_SECONDS = 3.0, 0.5
+_SECONDS, _LOOK_SECONDS = 10.0, 0.5
 
 
 def run(*, as_json: bool) -> int:

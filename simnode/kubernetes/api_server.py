@@ -21,7 +21,7 @@ _CERTIFICATE = (
     "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=simnode "
     "-addext subjectAltName=IP:127.0.0.1 -keyout {key} -out {certificate}"
 )
-_SECONDS = 20.0
+_SECONDS = 60.0
 
 
 class Received(NamedTuple):

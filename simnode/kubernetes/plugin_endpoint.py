@@ -12,7 +12,7 @@ import grpc
 from railnet.kubelet.api import deviceplugin_pb2 as api
 from railnet.kubelet.api import deviceplugin_pb2_grpc
 
-_CALL_SECONDS = 10
+_CALL_SECONDS = 30  # as kubelet has for PreStartContainer; it has none for Allocate, and others are not its own
 
 
 class PluginEndpoint:

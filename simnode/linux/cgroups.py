@@ -16,7 +16,7 @@ from simnode.linux import libc
 _ROOT = Path("/sys/fs/cgroup")
 _TYPES = ("cgroup", "cgroup2")  # file systems of version 1, with a hierarchy for each controller, and of version 2
 _CPUSET = ("cpuset.cpus", "cpuset.mems")  # version 1 admits no process while these are empty
-_REMOVE_SECONDS, _RETRY_SECONDS = 5.0, 0.05  # a killed process leaves its group a little later
+_REMOVE_SECONDS, _RETRY_SECONDS = 30.0, 0.05  # a killed process leaves its group a little later
 
 
 class Hierarchy(NamedTuple):

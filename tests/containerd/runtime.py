@@ -15,8 +15,8 @@ from tests.cluster.process import Program, wait_until
 
 _RUN = Path("/run/containerd-2")
 SOCKET = _RUN / "containerd.sock"
-_START_SECONDS = 60.0
-_CALL_SECONDS = 60.0
+_START_SECONDS = 120.0
+_CALL_SECONDS = 240.0  # as kubelet gives RunPodSandbox
 # restrict_oom_score_adj: without it and without CAP_SYS_RESOURCE, runc fails because it may not lower the score.
 _TOML = f"""\
 version = 3

@@ -141,7 +141,7 @@ def test_annotations_of_a_pod_reach_railnet(node: ContainerdNode) -> None:
         node.run(node.admit("train", vfs=1), {"railnet.io/network": "elsewhere"})
 
     assert "elsewhere" in raised.value.details()
-    wait_until(lambda: not list(RESULTS.glob("*")), 60, "the failed sandbox to be taken down")
+    wait_until(lambda: not list(RESULTS.glob("*")), 120, "the failed sandbox to be taken down")
 
 
 @pytest.mark.parametrize("vfs", [0, 1])

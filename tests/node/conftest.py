@@ -33,7 +33,7 @@ def node(shared_node: Node) -> Iterator[Node]:
     remove_stubs()
     if shared_node.daemon.process is None:
         shared_node.start_daemon()
-    shared_node.kubelet.wait_for_devices(RESOURCE, shared_node.vfs, 15)
+    shared_node.kubelet.wait_for_devices(RESOURCE, shared_node.vfs, 60)
     assert left_over(shared_node) == []
 
 

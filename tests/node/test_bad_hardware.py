@@ -21,7 +21,7 @@ GOOD, BAD = SimulatedPf(), SimulatedPf(PciAddress(0, 0x0C, 0, 0), Guid(0xB8599F0
 DEVICES = Path("/sys/bus/pci/devices")
 BAD_VF, OTHER_VF = "0000:0c:00.1", "0000:0c:00.2"
 UNRELATED = DEVICES / "0000:65:00.0"
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 90.0
 
 # file of the bad card → how many of the node's four VFs stay healthy
 VALUES = [

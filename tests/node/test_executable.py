@@ -133,7 +133,7 @@ def test_request_to_the_daemon_imports_only_built_in_modules(node: Node, sandbox
 )
 def test_daemon_answers_a_bad_frame_with_code_11(node: Node, sent: bytes, says: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-        client.settimeout(5)
+        client.settimeout(30)
         client.connect(str(RUN / "cni.sock"))
         client.sendall(sent)
         kind, length = frames.parse_header(client.recv(frames.HEADER_BYTES, socket.MSG_WAITALL))
@@ -167,7 +167,7 @@ def test_idle_daemon_holds_no_namespace(node: Node) -> None:
 
     wait_until(
         lambda: not [target for target in opened(pid) if target.startswith("net:")],
-        5,
+        60,
         "the end of its last namespace descriptor",
     )
 
@@ -183,7 +183,7 @@ def test_unknown_configuration_key_stops_the_daemon_with_its_path(node: Node, tm
     conf.write_text("timeouts: {ad: 5s}\n")
 
     done = subprocess.run(
-        [sys.executable, "-m", "railnet", "node", "--config", conf], capture_output=True, timeout=20, check=False
+        [sys.executable, "-m", "railnet", "node", "--config", conf], capture_output=True, timeout=60, check=False
     )
 
     assert done.returncode == 3

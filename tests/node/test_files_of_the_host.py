@@ -18,7 +18,7 @@ from tests.node.primaries import RUN
 
 NETWORKS = Path("/etc/cni/net.d")
 REGISTRY = Path("/var/lib/kubelet/plugins_registry")
-SECONDS = 30.0
+SECONDS = 60.0
 STILL_SECONDS = 12.0  # in which every background task has done its work once
 
 
@@ -92,7 +92,7 @@ AT_START = [
 
 def ready() -> bool:
     try:
-        with urllib.request.urlopen("http://127.0.0.1:9474/readyz", timeout=5) as answer:
+        with urllib.request.urlopen("http://127.0.0.1:9474/readyz", timeout=30) as answer:
             return answer.status == 200
     except (urllib.error.URLError, OSError):
         return False

@@ -57,4 +57,4 @@ def test_flood_of_the_port_ends_nothing(node: Node, connections: int, sent: byte
     assert daemon.poll() is None
     assert during[0] - before[0] < _MAX_MORE_DESCRIPTORS
     assert during[1] - before[1] < _MAX_MORE_MIB
-    node.kubelet.wait_for_devices(RESOURCE, node.vfs, 5)
+    node.kubelet.wait_for_devices(RESOURCE, node.vfs, 60)

@@ -54,9 +54,9 @@ def test_stale_entry_of_a_neighbour_is_replaced(mac: str, text: str) -> None:
     with POD.open("rb") as pod:
         attach((ConfigureLink("net1", (address,), ()),), pod.fileno(), Path("/"), Sysfs(Path("/sys")))
     if address.version == 4:
-        wait_until(lambda: netns.run_inside(POD, lambda: announce("net1", [IPv4Address(host)])), 10, "a carrier")
+        wait_until(lambda: netns.run_inside(POD, lambda: announce("net1", [IPv4Address(host)])), 60, "a carrier")
 
-    wait_until(lambda: remembered(host) == mac, 10, "the announcement")
+    wait_until(lambda: remembered(host) == mac, 60, "the announcement")
 
 
 def test_nothing_is_announced_without_a_carrier(mac: str) -> None:

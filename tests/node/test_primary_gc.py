@@ -22,7 +22,7 @@ from tests.node.test_flannel import FAILS_ONCE
 CNI = Path("/var/lib/cni")
 ADDRESSES, STATES, RESULTS = CNI / "networks/cbr0", CNI / "flannel", CNI / "results"
 LONG_AGO = 100.0  # seconds: longer than the 90 of an ADD, and shorter than the uptime of a machine that has just booted
-SWEPT_SECONDS = 20.0
+SWEPT_SECONDS = 90.0
 MAPPING = {"portMappings": [{"hostPort": 8123, "containerPort": 80, "protocol": "tcp"}]}
 
 
@@ -203,7 +203,9 @@ def test_plugin_that_hangs_for_a_dead_pod_has_its_lock_and_ends_with_the_daemon(
     node.start_daemon()
 
     is_taken_back(lost)
-    assert status == 0  # a daemon that does not end within ten seconds after SIGTERM is killed
+    assert (
+        status == 0
+    )  # a daemon that goes on for half a minute after SIGTERM is killed, and the plugin would hang for a minute
     assert str(RUN / "lock" / f"{lost.container_id}@eth0") in begun.read_text().split()
 
 
@@ -291,7 +293,7 @@ def test_container_whose_add_takes_too_long_is_left_alone(node: Node) -> None:
         answer = invoke(node, "GC", **listed())
         kept = traces(state.name)
         go_on.touch()
-        pod = starting.result(20)
+        pod = starting.result(60)
 
     node.remove_pod(pod)
     assert (answer.status, kept) == (0, [state])

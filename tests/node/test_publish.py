@@ -20,7 +20,7 @@ from simnode.node import RESOURCE, Node, Pod
 from simnode.waiting import wait_until
 from tests.node.host_state import link_of
 
-_SECONDS = 20.0
+_SECONDS = 120.0
 
 
 @pytest.fixture(scope="module")

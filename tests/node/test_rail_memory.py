@@ -25,7 +25,7 @@ SECOND = SimulatedPf(PciAddress(0, 0x0C, 0, 0), Guid(0xB8599F0300F98F10), "ibs6"
 ELSEWHERE = SimulatedPf(PciAddress(0, 0x21, 0, 0), FIRST.guid, "ibs7")
 FILE = Path("/var/lib/railnet/rails.json")
 RAIL_0, RAIL_1, ONLY_RAIL = "10.56.0.0/17", "10.56.128.0/17", "10.56.0.0/16"
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 @pytest.fixture

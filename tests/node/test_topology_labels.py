@@ -20,7 +20,7 @@ from simnode.node import Node
 from simnode.preinstalled_files import CONFIGURATION
 from simnode.waiting import wait_until
 
-_SECONDS = 30.0
+_SECONDS = 60.0
 _LEFT = {"zone": "z1", LEAF: "00000000000000a1", leaf_of_rail(0): "00000000000000a1"}
 
 

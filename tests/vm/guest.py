@@ -37,7 +37,7 @@ _CONFIGURATION = {
     },
     "limits": {"*": {"networks": ["default", "staying", "subnet", "mixed"], "static": True}},
 }
-_START_SECONDS = 60.0  # an emulated processor is slow
+_START_SECONDS = 180.0  # an emulated processor is slow
 _DETACH_SECONDS = 60.0
 _PAUSE_SECONDS = 0.01
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.vm.guest import DEVICES, PFS, VFS, Guest
 
-_END_SECONDS = 60.0  # an emulated processor is slow; a daemon that waited for the read would never end
+_END_SECONDS = 180.0  # an emulated processor is slow; a daemon that waited for the read would never end
 
 
 @contextmanager
