@@ -221,7 +221,7 @@ async def _serve(  # noqa: PLR0913 - composed once
     told = _ReportParts(slots, health, node_object, RoceStatus(node.table, node.sysfs))
     answer = partial(_answer_to_query, node, gauges, told)
     server = Server(RequestHandler(parts, observe, metrics), limits, slots, FlannelDelegates(root), answer)
-    changed, port_changed = (partial(_stream_again, services, at_once=at_once) for at_once in (False, True))
+    changed, changed_at_once = (partial(_stream_again, services, at_once=at_once) for at_once in (False, True))
     listening = asyncio.Event()
 
     async def ready() -> None:
@@ -232,14 +232,14 @@ async def _serve(  # noqa: PLR0913 - composed once
 
         async def present() -> None:
             await listening.wait()
-            await presence.serve(changed)
+            await presence.serve(changed_at_once)  # readiness has it at once, too, and pods may come then
             await node_object.removed()
             end()
 
         # Each goes on until the end: only the configuration ends the daemon (`BackgroundTasks`).
         work: dict[str, Callable[[], Awaitable[None]]] = {
             **{f"the registration of {registration.resource}": registration.serve for registration in registrations},
-            **_work(configuration, node, changed, port_changed),
+            **_work(configuration, node, changed, changed_at_once),
             **node_object.work(leaving=presence.leaves),
             "the counters of new pods": counters.serve,
             f"the socket {SOCKET}": partial(server.serve, Path(SOCKET), ready),
