@@ -23,6 +23,7 @@ from tests.cluster.training_jobs import BYTES, SHAPES, Ended
 
 _SECONDS = 120.0  # replicas look at their certificates every ten seconds, while the load takes both processors
 _JOB_SECONDS = 400.0  # a Job that was refused its pod is looked at again after 10 s, then 20, 40, 80, 160
+_NO_ENDPOINTS = 'no endpoints available for service "railnet-admission"'
 _LITTLE = 1 << 20  # what may go over eth0: questions to the DNS, rendezvous, ARP, router solicitations
 
 
@@ -100,10 +101,16 @@ def test_api_server_asks_about_no_pod_outside_the_scope(
 
 
 def test_dry_run_gets_the_same_answer_and_leaves_nothing(admission: Admission, cluster: ClusterNode) -> None:
+    def pods() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = cluster.kubectl.get("pods", f"--namespace={GPUS}")
+        return found
+
+    # The jobs' pods were deleted, and a busy kubelet lets go of them late.
+    wait_until(lambda: pods() == [], _JOB_SECONDS, "the pods of the jobs before to be gone")
     said = _create(cluster, training_pods.of("kubedl/tfjob-worker", GPUS), "--dry-run=server", "--output=yaml")
 
     assert "rdma/ib_vf: " in said
-    assert cluster.kubectl.get("pods", f"--namespace={GPUS}") == []
+    assert pods() == []
 
 
 @pytest.mark.parametrize(
@@ -125,9 +132,12 @@ def test_impossible_request_is_refused_with_railnets_message(
 def test_only_training_pods_wait_while_no_replica_answers(
     admission: Admission, cluster: ClusterNode, measured: Callable[[str], None]
 ) -> None:
+    member = training_pods.of("kubedl/tfjob-worker", GPUS)
     with admission.down():
         plain = cluster.run("plain")
-        said = _refusal(cluster, training_pods.of("kubedl/tfjob-worker", GPUS))
+        # The API server reads the Service's slices, which another controller writes than the Endpoints that `down` waits for.
+        wait_until(lambda: _NO_ENDPOINTS in _refusal(cluster, member), _SECONDS, "the API server to know no replica")
+        said = _refusal(cluster, member)
         wanted_pod = training_pods.of("tensorflow-templates/worker-namespace", RAILS)
         cluster.create(training_pods.job_of("late", wanted_pod))
         wait_until(lambda: "FailedCreate" in _reasons(cluster, "late"), _SECONDS, "the Job to be refused its pod")
@@ -136,7 +146,7 @@ def test_only_training_pods_wait_while_no_replica_answers(
 
     assert list(cluster.addresses(plain)) == ["eth0"]
     assert any(f'failed calling webhook "{name}"' in said for name in admission.webhooks())
-    assert 'no endpoints available for service "railnet-admission"' in said
+    assert _NO_ENDPOINTS in said
 
 
 def test_certificates_are_replaced_under_load_and_no_request_fails(
