@@ -38,10 +38,15 @@ def pod_template(container: str, **of_pods: Any) -> dict[str, Any]:
     return {"spec": {"containers": [one], "terminationGracePeriodSeconds": 5, **of_pods}}
 
 
-def evict_one_pod(node: ClusterNode, job: Mapping[str, Any], pods: int, stays: float = 5.0) -> EvictedJob:
+def stays(*, has_failed: bool) -> float:
+    """Return how many seconds to look at a job that has a new pod: long where it should fail, which ends the look."""
+    return 60.0 if has_failed else 5.0
+
+
+def evict_one_pod(node: ClusterNode, job: Mapping[str, Any], pods: int, seconds: float) -> EvictedJob:
     """Run a job of so many pods in a namespace of its own, and evict the last of them.
 
-    Then wait until the job has failed, or has had a new pod that runs for `stays` seconds.
+    Then wait until the job has failed, or has had a new pod that runs for some seconds.
     """
     with OperatorJob(node, job, labels={}) as running:
         before = running.wait_for_phase("Running", pods)
@@ -58,7 +63,7 @@ def evict_one_pod(node: ClusterNode, job: Mapping[str, Any], pods: int, stays: f
             return any(pod["status"].get("phase") == "Running" for pod in new)
 
         wait_until(lambda: has_failed() or goes_on(), SECONDS, f"{running.kind} to fail, or to have a new pod")
-        until = time.monotonic() + stays
+        until = time.monotonic() + seconds
         while not (failed := has_failed()) and time.monotonic() < until:
             time.sleep(_LOOK_SECONDS)
     return EvictedJob(failed, is_refused)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.cluster import golden_pods, training_pods
-from tests.cluster.evicted_jobs import EvictedJob, evict_one_pod, pod_template
+from tests.cluster.evicted_jobs import EvictedJob, evict_one_pod, pod_template, stays
 from tests.cluster.node import ClusterNode
 from tests.cluster.operated import operated
 from tests.cluster.operator_jobs import SECONDS, SPREAD, Objects, OperatorJob, spread_over_nodes
@@ -177,4 +177,4 @@ def test_job_of_which_a_pod_is_evicted_is_as_the_table_says(
         job = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata}
         job["spec"] = {"replicatedJobs": [replicated]}
 
-    assert evict_one_pod(cluster, job, pods=2) == EvictedJob(has_failed, is_refused=has_failed)
+    assert evict_one_pod(cluster, job, 2, stays(has_failed=has_failed)) == EvictedJob(has_failed, is_refused=has_failed)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster import article_tfjob, golden_pods, trained_tfjob
-from tests.cluster.evicted_jobs import EvictedJob, evict_one_pod, pod_template
+from tests.cluster.evicted_jobs import EvictedJob, evict_one_pod, pod_template, stays
 from tests.cluster.node import ClusterNode
 from tests.cluster.operated import operated
 from tests.cluster.operators import KUBEDL
@@ -80,4 +80,4 @@ def test_job_of_which_a_pod_is_evicted_fails_as_the_table_says(
         "spec": {"tfReplicaSpecs": {"Worker": role}},
     }
 
-    assert evict_one_pod(cluster, job, pods=2) == EvictedJob(has_failed, is_refused=True)
+    assert evict_one_pod(cluster, job, 2, stays(has_failed=has_failed)) == EvictedJob(has_failed, is_refused=True)

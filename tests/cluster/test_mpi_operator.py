@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.cluster import golden_pods, openmpi
-from tests.cluster.evicted_jobs import EvictedJob, evict_one_pod
+from tests.cluster.evicted_jobs import EvictedJob, evict_one_pod, stays
 from tests.cluster.node import ClusterNode
 from tests.cluster.operated import operated
 from tests.cluster.operator_jobs import SECONDS, SPREAD, Objects, OperatorJob, spread_over_nodes
@@ -192,4 +192,4 @@ def test_job_fails_when_a_worker_is_evicted_as_the_table_says(cluster: ClusterNo
     launcher["command"] = ["mpirun", "--allow-run-as-root", "-n", "2", "sleep", "3600"]
     described["spec"]["runPolicy"]["backoffLimit"] = 0
 
-    assert evict_one_pod(cluster, described, pods=3, stays=60.0) == EvictedJob(has_failed=True, is_refused=True)
+    assert evict_one_pod(cluster, described, 3, stays(has_failed=True)) == EvictedJob(has_failed=True, is_refused=True)
