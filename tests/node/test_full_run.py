@@ -74,7 +74,7 @@ def test_daemon_that_finds_no_inode_for_its_socket_waits_for_one(node: Node) -> 
         path.unlink()
 
     until((RUN / "cni.sock").exists, 10, "the daemon serves")
-    node.kubelet.wait_for_devices(RESOURCE, node.vfs, 15)
+    node.kubelet.wait_for_devices(RESOURCE, node.vfs, 60)
     assert node.daemon.process.poll() is None
 
 

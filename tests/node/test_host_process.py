@@ -17,7 +17,7 @@ def test_program_runs_in_the_namespaces_of_the_process_whose_root_is_given(tmp_p
             await_namespace(other.pid)
             expected = [str(Path(f"/proc/{other.pid}/ns/{name}").readlink()) for name in ("net", "mnt")]
 
-            ended = execute(Path(f"/proc/{other.pid}/root"), program, ENVIRON, b"", Terms(5))
+            ended = execute(Path(f"/proc/{other.pid}/root"), program, ENVIRON, b"", Terms(60))
         finally:
             other.kill()
 
@@ -25,7 +25,7 @@ def test_program_runs_in_the_namespaces_of_the_process_whose_root_is_given(tmp_p
 
 
 def test_missing_program_on_another_root_is_reported(tmp_path: Path) -> None:
-    ended = execute(tmp_path, "/missing", ENVIRON, b"", Terms(5))
+    ended = execute(tmp_path, "/missing", ENVIRON, b"", Terms(60))
 
     assert os.waitstatus_to_exitcode(ended.status) == 126
     assert b"/missing on the host at" in ended.stderr

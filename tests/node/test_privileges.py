@@ -87,7 +87,7 @@ def serves(node: Node, capabilities: tuple[str, ...], seconds: float, swept: flo
         return True
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
 
 
 def leave_behind() -> None:

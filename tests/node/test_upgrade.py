@@ -325,8 +325,8 @@ def test_daemon_that_is_ended_finishes_its_requests_before_the_other_version_ser
         wait_until(lambda: "another railnet daemon" in second.log(), 20, "the wait for the first daemon's end")
         during = folders(), running_from(folder), ending.poll()
     plain, train, _ = (one.result(60) for one in running)
-    ended = ending.wait(20)
-    node.kubelet.wait_for_devices(RESOURCE, VFS * len(PFS), 20)
+    ended = ending.wait(60)
+    node.kubelet.wait_for_devices(RESOURCE, VFS * len(PFS), 60)
 
     report, left = judge(change, [*older, plain, train])
     assert during == ({folder, executables_folder()}, 3, None)

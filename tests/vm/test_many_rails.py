@@ -20,10 +20,10 @@ from pathlib import Path
 import pytest
 
 from railnet.kernel.namespaces.netns import inside
-from simnode.ping import ping
+from simnode.ping import SILENT_SECONDS, ping
 from tests.vm.guest import Guest, Pod, answers, mac_of
 
-_LISTEN_SECONDS = 3.0  # an emulated processor is slow
+_LISTEN_SECONDS = 6.0  # an emulated processor is slow
 _ECHOES = 5
 _ARP, _ALL = 0x0806, 0x0003  # ETH_P_ARP, ETH_P_ALL
 _REPLY = 2  # ARPOP_REPLY
@@ -150,7 +150,10 @@ def is_echo(packet: bytes, source: str, destination: str, *, reply: bool) -> boo
 def await_answers(asking: Pod, asked: Pod) -> None:
     """Wait until each address has been reached once: a VF gets its carrier a little after it is up."""
     for source, destination in product(addresses(asking).values(), addresses(asked).values()):
-        assert answers(partial(ping, asking.sandbox.netns, destination, ifname=source)), (source, destination)
+        assert answers(partial(ping, asking.sandbox.netns, destination, ifname=source, seconds=SILENT_SECONDS)), (
+            source,
+            destination,
+        )
 
 
 @pytest.mark.parametrize(("annotations", "rp_filter"), [(JOINED, 0), (SUBNET, 1)], ids=["joined range", "one subnet"])
@@ -211,7 +214,9 @@ def test_without_routing_no_answer_leaves_by_the_rail_that_was_asked(
     with reverse_path_filter(rp_filter), two_pods(guest, MIXED) as (asking, asked):
         source, destination = addresses(asking)["net1"], addresses(asked)["net2"]
         for ifname in IFNAMES:
-            assert answers(partial(ping, asking.sandbox.netns, addresses(asked)[ifname], ifname=ifname))
+            assert answers(
+                partial(ping, asking.sandbox.netns, addresses(asked)[ifname], ifname=ifname, seconds=SILENT_SECONDS)
+            )
         # Which of the pod's MACs the asking pod has learned is an accident; this test is about the right one.
         asking.output("ip", "neighbour", "replace", destination, "lladdr", macs(asked)["net2"], "dev", "net2")
         requests, replies = echoes(asking, source, asked, destination)
