@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from railnet.gangs import event_messages
-from railnet.gangs.eviction_permission import ENDS_WITH_ZERO, EvictionPermissions, owners_of
+from railnet.gangs.eviction_permission import ENDS_WITH_ZERO, known_tolerance, owners_of, recent_tolerance
 from railnet.gangs.leader_memory import EvictingStage, Eviction, GangMemory
 from railnet.gangs.life_cycle import GangEvent, GangState
 from railnet.gangs.members import Members, victims
@@ -63,7 +63,6 @@ class GangEvictions:
         self._victims: dict[GangKey, tuple[Gang, ...]] = {}
         self._owners: dict[GangKey, tuple[Asked, ...]] = {}  # of those in `_victims`
         self._may_leave: dict[GangKey, bool] = {}
-        self._permissions = EvictionPermissions()
         # Owners of which an eviction made a pod complete: such a pod is soon gone, and so are the others of its gang.
         self._ends_with_zero: dict[Asked, None] = {}
         self._news: list[Said] = []
@@ -126,10 +125,15 @@ class GangEvictions:
         lapsed = Eviction(Evicted.LAPSED, attempt, text, rests_until=current.now + CLOSED_SECONDS)
         return self._helpful(lapsed, _OVERDUE, pods, current)
 
-    def of_victim(self, pods: Members, by: Gang, current: PlanningPass) -> Eviction:
-        """Return the eviction of a gang for another one. A victim's pods may have changed since it was offered."""
+    def of_victim(self, key: GangKey, pods: Members, by: Gang, current: PlanningPass) -> Eviction:
+        """Return the eviction of a gang for another one. Its pods, or their owners, may have changed since it was offered."""
         preempted = Eviction(Evicted.PREEMPTED, 1, event_messages.preempted(by.key, by.priority))
-        return self._permitted(preempted, _PREEMPTED, pods, current)
+        eviction = self._permitted(preempted, _PREEMPTED, pods, current)
+        if eviction.event is not GangEvent.PREEMPTED:
+            self._may_leave.pop(key, None)
+        if eviction.obstacle:
+            current.at(current.now)  # without it, others may give way
+        return eviction
 
     def evict(self, why: Evicted, pods: Members, current: PlanningPass) -> None:
         """Mark a pod, then evict the others, then those that are marked."""
@@ -169,7 +173,7 @@ class GangEvictions:
         if not self._ends_with_zero.keys().isdisjoint(self._owners.get(key, ())):
             return False
         if key not in self._may_leave:  # asked once: there may be more owners than are remembered
-            tolerance = self._permissions.find(self._owners.get(key, ()), current)
+            tolerance = known_tolerance(self._owners.get(key, ()), current)
             if tolerance is None:
                 return None
             if tolerance.unread:
@@ -199,7 +203,7 @@ class GangEvictions:
         owners = owners_of(pods.begun)
         if not self._ends_with_zero.keys().isdisjoint(owners):
             return Tolerance(ENDS_WITH_ZERO)
-        return self._permissions.find(owners, current)
+        return recent_tolerance(owners, current)
 
     def _of_stuck(
         self, memory: GangMemory, pods: Members, stuck: list[GangPod], current: PlanningPass

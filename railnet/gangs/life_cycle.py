@@ -55,8 +55,8 @@ class GangEvent(Enum):
         "a part has begun, the rest has had no room for a while, and an eviction cannot help or would cost a job"
     )
     OTHERS_GIVE_WAY = "the planner has other gangs give way to it"
-    PREEMPTED = "the planner has it give way to another gang, and its jobs permit it"
-    PREEMPTED_STAYS = "the planner has it give way, and its owners are not read any more, or do not permit it"
+    PREEMPTED = "the planner has it give way to another gang, and the jobs of all that give way permit it"
+    PREEMPTED_STAYS = "the planner has it give way, and its owners, or those of others that would go with it, are not read or do not permit it"
 
 
 class GangAction(Enum):
@@ -155,7 +155,7 @@ _ROWS = (
     _Rows(_E.SPLIT_STAYS, _BEGUN, None, _A.SAY_STAYS, "the members that run are worth more than a try"),
     _Rows(_E.OTHERS_GIVE_WAY, tuple(GangState), None, _A.SAY_OTHERS_LEAVE, "it gets their place when they have left"),
     _Rows(_E.PREEMPTED, _BEGUN, _S.EVICTING, _A.EVICT, "gangs give way whole"),
-    _Rows(_E.PREEMPTED_STAYS, _BEGUN, None, _A.LEAVE, "its pods have changed since it was offered"),
+    _Rows(_E.PREEMPTED_STAYS, _BEGUN, None, _A.LEAVE, "what is known of its owners is old, and all give way or none"),
 )
 
 _OF_BEGUN = (_E.MARKED, _E.MARKED_UNREAD, _E.MARKED_STAYS, _E.NO_NODE, _E.NO_NODE_STAYS, _E.TO_COME, _E.OVERDUE_STAYS)

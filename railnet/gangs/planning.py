@@ -13,7 +13,7 @@ from railnet.gangs import event_messages
 from railnet.gangs.evictions import CLOSED_SECONDS, LEAVING_SECONDS, GangEvictions, attempt_of, is_split
 from railnet.gangs.gang_size import SETTLE_SECONDS, arrival, gang_size, request_of
 from railnet.gangs.gate_removal_patch import HOSTNAME
-from railnet.gangs.leader_memory import BegunStage, EvictingStage, GangMemory, Tries
+from railnet.gangs.leader_memory import BegunStage, EvictingStage, Eviction, GangMemory, Tries
 from railnet.gangs.life_cycle import LIFE_CYCLE, GangAction, GangEvent, GangState
 from railnet.gangs.members import Members, makes_all, members, planned, reserved_until
 from railnet.gangs.observed_state import ObservedState
@@ -79,7 +79,7 @@ class GangPlanning:
         Args:
             now: on the leader's own clock, in seconds.
             wall: in seconds since 1970.
-            find: finds what is known of the owner of a pod; None if it is not known yet.
+            find: finds what is known of the owner of a pod.
         """
         current = PlanningPass(now, wall, find)
         try:
@@ -127,8 +127,8 @@ class GangPlanning:
             if key not in current.preemptions:
                 self._happens(key, self._without_room(key, current), current)
         for preemption in last.preemptions:
-            self._preempt(preemption, current)
-            self._happens(preemption.gang, GangEvent.OTHERS_GIVE_WAY, current)
+            if self._preempt(preemption, current):
+                self._happens(preemption.gang, GangEvent.OTHERS_GIVE_WAY, current)
         for key in current.looked.keys() - current.shortfalls.keys():
             self._remember_split(key, None)
         self._withdraw_nominations(current)
@@ -423,15 +423,19 @@ class GangPlanning:
             return reserved_until(pods, self._pending.assigned)
         return int(current.wall + MEMBER_SECONDS)
 
-    def _preempt(self, preemption: Preemption, current: PlanningPass) -> None:
-        """Have the gangs evicted that must leave their place to another gang."""
+    def _preempt(self, preemption: Preemption, current: PlanningPass) -> bool:
+        """Have the gangs evicted that must leave their place to another gang, if all of them may; return False if not all may."""
+        evictions: dict[GangKey, Eviction] = {}
         for key in preemption.victims:
             pods = self._pods(key, current)
-            if self._state(key, current) is GangState.EVICTING or not pods.begun:
-                continue
-            eviction = self._evictions.of_victim(pods, current.gangs[preemption.gang], current)
-            current.evictions[key] = eviction
-            self._happens(key, eviction.event or GangEvent.PREEMPTED_STAYS, current)
+            if self._state(key, current) is not GangState.EVICTING and pods.begun:
+                by = current.gangs[preemption.gang]
+                evictions[key] = self._evictions.of_victim(key, pods, by, current)
+        may_leave = all(eviction.event is GangEvent.PREEMPTED for eviction in evictions.values())
+        current.evictions |= evictions
+        for key in evictions:
+            self._happens(key, GangEvent.PREEMPTED if may_leave else GangEvent.PREEMPTED_STAYS, current)
+        return may_leave
 
     def _say_others_leave(self, key: GangKey, current: PlanningPass) -> None:
         self._say_waiting(key, event_messages.waits_for(current.preemptions[key]), current)

@@ -1,7 +1,8 @@
 """One pass over all gangs: what it is given, and what it gathers step by step."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from railnet.gangs.leader_memory import Eviction
 from railnet.gangs.members import Members
@@ -12,7 +13,12 @@ from railnet.gangs.pod import GangPod
 from railnet.jobs.gang_request import GangRequest
 from railnet.objects.pod_name import PodName
 
-Find = Callable[[Asked], Root | None]
+
+class Find(Protocol):
+    """Finds what is known of an owner, if it was read after a moment on the leader's own clock; None if it is asked for now."""
+
+    def __call__(self, asked: Asked, read_after: float = ..., /) -> Root | None:
+        """Return it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,7 @@ class PlanningPass:
 
     Attributes:
         now: on the leader's own clock; `wall` in seconds since 1970.
-        find: finds what is known of an owner; None if it is asked for now.
+        find: finds what is known of owners.
         writes: the pods that are to be written.
         said: events.
         asked_again: owners that are to be read once more.

@@ -71,7 +71,7 @@ class GangPlacement:
         self._evictions: Counter[str] = Counter()
         self._pods = GangPods()
         self.queue: WorkQueue[str] = WorkQueue()
-        self.roots = GangRoots(api, self._answered)
+        self.roots = GangRoots(api, self._answered, clock)
         self.writes = PodWrites(api, self._written, address)
         self._events = GangEvents(events, self.roots)
         self.informers: Mapping[str, Informer[Any]] = {

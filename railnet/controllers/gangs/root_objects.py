@@ -1,11 +1,13 @@
-"""The object that a gang's pods began with, and the pods that it will make: asked once for each owner, by threads of their own.
+"""The object that a gang's pods began with, and the pods that it will make: read once for each owner, and again before an eviction.
 
 `railnet.controllers.owners` has the kinds. Here the objects on the way are read, too: the highest one with templates says how many pods a gang
 will have, and what those ask for that do not exist yet; and all of them say what an eviction of the pods would do to them.
 """
 
 import threading
+import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from railnet.apiserver.client import ApiServer, RequestFailed
 from railnet.apiserver.request import JsonObject
@@ -22,6 +24,13 @@ _REMEMBERED = 10_000
 _MOST_FAILURES = 6
 
 
+class _Reading(NamedTuple):
+    """What was read, and when that began."""
+
+    root: Root
+    at: float
+
+
 class GangRoots:
     """Asks the API server.
 
@@ -29,22 +38,29 @@ class GangRoots:
         queue: the owners that are to be asked for; any number of workers.
     """
 
-    def __init__(self, api: ApiServer, answered: Callable[[Asked], object]) -> None:
-        """Call `answered` after each answer that is news, by a worker's thread."""
-        self._api, self._answered = api, answered
+    def __init__(
+        self, api: ApiServer, answered: Callable[[Asked], object], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Call `answered` after each answer that is news or that `find` did not have, by a worker's thread. `clock` returns seconds."""
+        self._api, self._answered, self._clock = api, answered, clock
         self._lock = threading.Lock()
-        self._known: dict[Asked, Root] = {}
+        self._known: dict[Asked, _Reading] = {}
         self._stale: set[Asked] = set()
+        self._awaited: set[Asked] = set()
         self._failures: dict[Asked, int] = {}
         self.queue: WorkQueue[Asked] = WorkQueue()
 
-    def find(self, asked: Asked) -> Root | None:
-        """Return what is known; None if it is asked for from now on."""
+    def find(self, asked: Asked, read_after: float = float("-inf")) -> Root | None:
+        """Return what is known, if it was read after a moment on the clock; None if it is asked for from now on."""
         with self._lock:
-            root = self._known.get(asked)
-        if root is None:
-            self.queue.add(asked)
-        return root
+            reading = self._known.get(asked)
+            if reading is not None and reading.at > read_after:
+                return reading.root
+            if asked not in self._awaited:
+                self._awaited.add(asked)
+                self._stale.add(asked)
+        self.queue.add(asked)
+        return None
 
     def ask_again(self, asked: Asked) -> None:
         """Ask once more; until the answer comes, what was known counts."""
@@ -62,21 +78,30 @@ class GangRoots:
             if asked in self._known and asked not in self._stale:  # asked for twice
                 return
             self._stale.discard(asked)
+        began = self._clock()
         try:
             root = self._ask(asked)
         except RequestFailed:
             failures = self._failures[asked] = self._failures.get(asked, 0) + 1
             if failures < _MOST_FAILURES:
+                with self._lock:
+                    self._stale.add(asked)
                 raise
             root = Root(asked.owner, (), tolerance([(asked.owner, None)]))
         self._failures.pop(asked, None)
+        if self._takes_in(asked, _Reading(root, began)):
+            self._answered(asked)
+
+    def _takes_in(self, asked: Asked, reading: _Reading) -> bool:
+        """Take in what was read; return whether it is news or was waited for."""
         with self._lock:
+            before = self._known.pop(asked, None)  # those that were not read for the longest time come first
             if len(self._known) >= _REMEMBERED:
                 del self._known[next(iter(self._known))]
-            changed = self._known.get(asked) != root
-            self._known[asked] = root
-        if changed:
-            self._answered(asked)
+            self._known[asked] = reading
+            is_news = before is None or before.root != reading.root or asked in self._awaited
+            self._awaited.discard(asked)
+        return is_news
 
     def _ask(self, asked: Asked) -> Root:
         owner: OwnerReference = asked.owner

@@ -1,11 +1,13 @@
 """Gangs that are evicted: because another pod took their place after they were placed, or for a gang of higher priority."""
 
+from typing import Any
+
 import pytest
 
 from railnet.apiserver.request import Request
 from railnet.gangs import evictions
 from tests.railnet.controllers.cluster_in_memory import Refusal
-from tests.railnet.controllers.gangs.gang_cluster import GangCluster, Leader, path
+from tests.railnet.controllers.gangs.gang_cluster import GangCluster, Leader, path, work
 
 STUCK = evictions.STUCK_SECONDS
 
@@ -780,3 +782,119 @@ def test_event_of_an_eviction_says_how_long_the_job_controller_pauses(cluster: G
     assert text.endswith(
         "this is eviction 1 of 3; its Job makes new pods after a pause of 80 s, and counts a pod as complete whose program ends with 0 on SIGTERM"
     )
+
+
+def put_pytorch_job(cluster: GangCluster, name: str, pods: int = 4, **run_policy: int) -> dict[str, Any]:
+    """Create or change a PyTorchJob, which its author may do at any time, and return the reference of its pods to it."""
+    spec = {
+        "pytorchReplicaSpecs": {"Worker": {"replicas": pods, "restartPolicy": "OnFailure"}},
+        "runPolicy": run_policy,
+    }
+    path_of_job = f"/apis/kubeflow.org/v1/namespaces/ml/pytorchjobs/{name}"
+    job = cluster.put(path_of_job, {"metadata": {"namespace": "ml", "name": name}, "spec": spec})
+    uid = job["metadata"]["uid"]
+    return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": name, "uid": uid, "controller": True}
+
+
+def add_pytorch_gang(cluster: GangCluster, name: str, pods: int, **fields: Any) -> None:
+    owner = put_pytorch_job(cluster, name, pods)
+    for rank in range(pods):
+        cluster.add_pod(f"{name}-{rank}", name, owner=owner, **fields)
+
+
+def run_low_gangs(cluster: GangCluster, leader: Leader, *gangs: tuple[str, int]) -> None:
+    """Have gangs run that may give way, and leave no other room."""
+    for name, pods in gangs:
+        add_pytorch_gang(cluster, name, pods, priority=1)
+    leader.settle()
+    cluster.schedule()
+    leader.settle()
+    for node in (f"{leaf}-{number}" for leaf in ("a", "b", "c") for number in range(4)):
+        if node not in cluster.nodes().values():
+            take(cluster, node)
+
+
+def test_owner_is_read_again_before_its_pods_are_evicted(cluster: GangCluster) -> None:
+    leader = Leader(cluster)
+    run_low_gangs(cluster, leader, ("low", 4))
+    put_pytorch_job(cluster, "low", backoffLimit=0)
+    cluster.now += 61
+    cluster.add_gang("high", 4, priority=10)
+    leader.settle()
+    leader.settle()
+
+    assert cluster.requests["create pods"] == 0
+    assert "cannot be evicted without a loss of the job" in said(cluster, "GangWaiting")[-1]
+
+
+def test_owner_is_read_again_before_a_gang_is_evicted_whose_place_was_taken(cluster: GangCluster) -> None:
+    add_pytorch_gang(cluster, "bert", 4)
+    leader = Leader(cluster)
+    place_and_take(cluster, leader, "a")
+    put_pytorch_job(cluster, "bert", backoffLimit=0)
+    cluster.now += 61
+    leader.settle()
+
+    assert cluster.requests["create pods"] == 0
+    assert "runPolicy.backoffLimit" in said(cluster, "GangWaiting")[-1]
+
+
+def test_permission_to_evict_counts_for_a_minute(cluster: GangCluster) -> None:
+    leader = Leader(cluster)
+    run_low_gangs(cluster, leader, ("low", 4))
+    assert cluster.requests["get pytorchjobs"] == 1
+    cluster.now += 59
+    cluster.add_gang("high", 4, priority=10)
+    leader.settle()
+
+    assert (cluster.requests["create pods"], cluster.requests["get pytorchjobs"]) == (4, 1)
+
+
+def test_owner_that_cannot_be_read_again_keeps_its_pods(cluster: GangCluster) -> None:
+    leader = Leader(cluster)
+    run_low_gangs(cluster, leader, ("low", 4))
+    cluster.now += 61
+    failures = [503] * 3
+    cluster.refuse("get", failures)
+    cluster.add_gang("high", 4, priority=10)
+    leader.learn()
+    for _ in range(3):
+        leader.gangs.reconcile("all gangs")
+        work(leader.gangs.roots.queue, leader.gangs.roots.reconcile)
+        assert cluster.requests["create pods"] == 0
+    assert failures == []
+    leader.settle()
+
+    assert cluster.requests["create pods"] == 4
+
+
+def test_no_gang_gives_way_unless_all_may_that_would_have_to(cluster: GangCluster) -> None:
+    leader = Leader(cluster)
+    run_low_gangs(cluster, leader, ("one", 2), ("two", 2))
+    assert set(cluster.leaves().values()) == {"a", None}
+    put_pytorch_job(cluster, "two", 2, backoffLimit=0)
+    cluster.now += 61
+    cluster.add_gang("high", 4, priority=10)
+    leader.settle()
+    leader.settle()
+
+    assert cluster.requests["create pods"] == 0
+    assert said(cluster, "GangPreempted") == []
+    assert not [text for text in said(cluster, "GangWaiting") if "to leave" in text]
+
+
+def test_another_gang_gives_way_in_place_of_one_that_may_not_any_more(cluster: GangCluster) -> None:
+    """The one of the lowest priority would be the first."""
+    leader = Leader(cluster)
+    run_low_gangs(cluster, leader, ("one", 4), ("two", 4))
+    for rank in range(4):
+        cluster.change(f"two-{rank}", lambda pod: pod["spec"].update(priority=0))
+    leader.settle()
+    put_pytorch_job(cluster, "two", backoffLimit=0)
+    cluster.now += 61
+    cluster.add_gang("high", 4, priority=10)
+    leader.settle()
+    leader.settle()
+
+    leaving = {name for name, pod in cluster.pods().items() if "deletionTimestamp" in pod["metadata"]}
+    assert leaving == {f"one-{rank}" for rank in range(4)}

@@ -1,7 +1,5 @@
 """Faults of the placement of gangs that are known and not repaired: each test fails, and says what should be."""
 
-from typing import Any
-
 import pytest
 
 from railnet.apiserver.request import Request
@@ -10,7 +8,6 @@ from railnet.gangs import planning
 from tests.railnet.controllers.cluster_in_memory import Refusal
 from tests.railnet.controllers.gangs.gang_cluster import GangCluster, Leader, path, work
 from tests.railnet.controllers.gangs.test_absent_members import staged
-from tests.railnet.controllers.gangs.test_evictions import take
 
 MEMBER = planning.MEMBER_SECONDS
 
@@ -23,33 +20,6 @@ def cluster() -> GangCluster:
         for number in range(4):
             gang_cluster.add_node(f"{leaf}-{number}", leaf)
     return gang_cluster
-
-
-@pytest.mark.xfail(strict=True, reason="what was once read of an owner counts for ever, and some kinds can be edited")
-def test_owner_is_read_again_before_its_pods_are_evicted(cluster: GangCluster) -> None:
-    def put_job(**run_policy: int) -> dict[str, Any]:
-        worker = {"replicas": 4, "restartPolicy": "OnFailure"}
-        spec = {"pytorchReplicaSpecs": {"Worker": worker}, "runPolicy": run_policy}
-        return cluster.put(
-            "/apis/kubeflow.org/v1/namespaces/ml/pytorchjobs/low",
-            {"metadata": {"namespace": "ml", "name": "low"}, "spec": spec},
-        )
-
-    uid = put_job()["metadata"]["uid"]
-    owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "low", "uid": uid, "controller": True}
-    for rank in range(4):
-        cluster.add_pod(f"low-{rank}", "low", owner=owner, priority=1)
-    leader = Leader(cluster)
-    leader.settle()
-    cluster.schedule()
-    leader.settle()
-    put_job(backoffLimit=0)
-    for number in range(4):
-        take(cluster, f"b-{number}")
-    cluster.add_gang("high", 4, priority=10)
-    leader.settle()
-
-    assert cluster.requests["create pods"] == 0
 
 
 def _read_owners(gangs: GangPlacement) -> None:

@@ -39,11 +39,13 @@ def cluster() -> Cluster:
 class Asking:
     def __init__(self, cluster: Cluster) -> None:
         self.answers = 0
-        self.roots = GangRoots(StreamingApiServer(cluster, lambda: "a-token", "test"), self._answered)
+        self.now = 1000.0
+        api = StreamingApiServer(cluster, lambda: "a-token", "test")
+        self.roots = GangRoots(api, self._answered, clock=lambda: self.now)
 
-    def find(self) -> Root | None:
+    def find(self, read_after: float = 0.0) -> Root | None:
         """Find the root; if it is asked for, have it asked."""
-        found = self.roots.find(ASKED)
+        found = self.roots.find(ASKED, read_after)
         while len(self.roots.queue):
             asked = self.roots.queue.get()
             assert asked is not None
@@ -97,6 +99,60 @@ def test_root_is_asked_again_and_the_old_answer_counts_until_then(cluster: Clust
     asking.roots.ask_again(ASKED)
     asking.find()
     assert asking.answers == 2  # the same answer is not news
+
+
+def test_root_that_was_read_too_long_ago_is_read_again_and_the_same_answer_is_waited_for(cluster: Cluster) -> None:
+    asking = Asking(cluster)
+    before = asking.find()
+    asking.now += 60
+    assert asking.find(asking.now - 61) == before
+    assert cluster.requests["get jobs"] == 1
+    assert asking.roots.find(ASKED, asking.now - 60) is None
+    assert asking.roots.find(ASKED) == before  # for all else, what was known counts
+    assert asking.find(asking.now - 60) == before
+    assert (cluster.requests["get jobs"], asking.answers) == (2, 2)
+
+
+def test_root_whose_second_reading_fails_is_read_until_it_succeeds(cluster: Cluster) -> None:
+    asking = Asking(cluster)
+    asking.find()
+    put(cluster, "jobsets", SET, {"replicatedJobs": []})
+    asking.now += 60
+    failures = [503, 503]
+
+    def refuse(request: Any) -> None:
+        if failures:
+            raise Refusal(failures.pop())
+
+    cluster.interfere = refuse
+    for _ in range(2):
+        with pytest.raises(RequestFailed):
+            asking.find(asking.now - 60)
+    root = asking.find(asking.now - 60)
+
+    assert root is not None
+    assert [one.count for one in root.templates] == [2]
+
+
+def test_root_that_is_to_be_read_again_is_read_although_a_request_fails(cluster: Cluster) -> None:
+    asking = Asking(cluster)
+    asking.find()
+    put(cluster, "jobsets", SET, {"replicatedJobs": []})
+    asking.roots.ask_again(ASKED)
+    cluster.interfere = is_down
+    with pytest.raises(RequestFailed):
+        asking.find()
+    cluster.interfere = lambda request: None
+    asking.roots.queue.add(ASKED)  # as after the pause
+    asking.find()
+    root = asking.find()
+
+    assert root is not None
+    assert [one.count for one in root.templates] == [2]
+
+
+def is_down(request: Any) -> None:
+    raise Refusal(503)
 
 
 @pytest.mark.parametrize("status", [403, 404, 400])
