@@ -35,13 +35,8 @@ def placed(
     domains: Mapping[Domain, int], missing: int, attempt: int, minutes: float, ignored: Sequence[str] = ()
 ) -> str:
     """Say where a gang is: how many members are in each domain; how many do not exist yet; and which preferred labels no node has."""
-    members, most = sum(domains.values()), Counter(dict(sorted(domains.items()))).most_common(_MOST_DOMAINS)
-    if len(domains) == 1:
-        where = domain_text(most[0][0])
-    else:
-        each = ", ".join(f"{count} {domain_text(domain)}" for domain, count in most)
-        others = len(domains) - len(most)
-        where = f"in {len(domains)} domains: {each}" + (f" and {_number(others, 'more domain')}" if others else "")
+    members = sum(domains.values())
+    where = domain_text(next(iter(domains))) if len(domains) == 1 else f"in {_each(domains)}"
     tries = "" if attempt == 1 else f"; this is attempt {attempt}"
     rest = f"; room for {_number(missing, 'member')} not created yet is kept for {minutes:g} minutes" if missing else ""
     out = (
@@ -135,17 +130,32 @@ def placed_in_part(pods: int, started: int, domains: Sequence[Domain]) -> str:
     )
 
 
-def stays(domains: Sequence[Domain], why: str) -> str:
-    """Say why a gang of which members have no nodes is left where it is."""
+def reunited(domains: Mapping[Domain, int], started: int) -> str:
+    """Say why a gang is evicted of which members are in several domains."""
+    return f"{apart(domains)}; {_all_evicted(started)}, so that all are placed together"
+
+
+def apart(domains: Mapping[Domain, int]) -> str:
+    """Say how many members are in each of several domains, a clause."""
+    return f"members are in {_each(domains)}, and the gang requires one domain"
+
+
+def without_nodes(domains: Sequence[Domain]) -> str:
+    """Say that members have no nodes, a clause."""
+    return f"{STAYS} {_domains(domains)}"
+
+
+def stays(trouble: str, why: str) -> str:
+    """Say why a gang is left where it is, although something is wrong with it."""
     return (
-        f"{STAYS} {_domains(domains)}, and the gang is not placed elsewhere, because {why}; see the pods' events, and delete the "
+        f"{trouble}, and the gang is not placed elsewhere, because {why}; see the pods' events, and delete the "
         "job to have it tried again"
     )
 
 
-def not_evicted(domains: Sequence[Domain], refusal: Refusal) -> str:
-    """Say why a gang of which members have no nodes is left where it is, because its eviction would cost a job."""
-    return f"{STAYS} {_domains(domains)}, and the gang is not evicted, because {refusal.why}; {refusal.remedy}"
+def not_evicted(trouble: str, refusal: Refusal) -> str:
+    """Say why a gang with which something is wrong is left where it is, because its eviction would cost a job."""
+    return f"{trouble}, and the gang is not evicted, because {refusal.why}; {refusal.remedy}"
 
 
 def spared(gangs: Sequence[GangKey]) -> str:
@@ -204,6 +214,14 @@ def _in_stages(root: OwnerReference) -> str:
 
 def _all_evicted(started: int) -> str:
     return f"all {started} are evicted" if started > 1 else "it is evicted"
+
+
+def _each(domains: Mapping[Domain, int]) -> str:
+    """Return how many members are in each of several domains."""
+    most = Counter(dict(sorted(domains.items()))).most_common(_MOST_DOMAINS)
+    each = ", ".join(f"{count} {domain_text(domain)}" for domain, count in most)
+    others = len(domains) - len(most)
+    return f"{len(domains)} domains: {each}" + (f" and {_number(others, 'more domain')}" if others else "")
 
 
 def _domains(domains: Sequence[Domain]) -> str:

@@ -15,7 +15,7 @@ from railnet.gangs.leader_memory import EvictingStage, Eviction, GangMemory
 from railnet.gangs.life_cycle import GangEvent, GangState
 from railnet.gangs.members import Members, victims
 from railnet.gangs.pending_writes import PendingWrites
-from railnet.gangs.placement.gang import Domain, Gang, GangKey
+from railnet.gangs.placement.gang import Domain, Gang, GangKey, domain
 from railnet.gangs.placement_annotation import Evicted, Placed
 from railnet.gangs.planning_pass_state import PlanningPass, about
 from railnet.gangs.planning_result import Asked, Evict, Mark, Said
@@ -50,6 +50,7 @@ _MARKED = _Events(GangEvent.MARKED, GangEvent.MARKED_STAYS, GangEvent.MARKED_UNR
 _NO_NODE = _Events(GangEvent.NO_NODE, GangEvent.NO_NODE_STAYS, None)
 _OVERDUE = _Events(GangEvent.OVERDUE, GangEvent.OVERDUE_STAYS, GangEvent.TO_COME)
 _SPLIT = _Events(GangEvent.SPLIT, GangEvent.SPLIT_STAYS, GangEvent.SPLIT_UNREAD)
+_APART = _Events(GangEvent.SPLIT, GangEvent.SPLIT_STAYS, None)
 _PREEMPTED = _Events(GangEvent.PREEMPTED, GangEvent.PREEMPTED_STAYS, GangEvent.PREEMPTED_STAYS)
 
 
@@ -106,6 +107,8 @@ class GangEvictions:
             until = current.now + (CLOSED_SECONDS if placed.evicted is Evicted.LAPSED else COOL_SECONDS)
             adopted = Eviction(placed.evicted, placed.attempt, domains=[placed.domain], rests_until=until)
             return self._permitted(adopted, _MARKED, pods, current)
+        if len(required_domains(pods)) > 1:
+            return self._of_domains(memory, pods, current)
         return self._of_stuck(memory, pods, stuck, current) if stuck else None
 
     def of_split(self, memory: GangMemory, pods: Members, current: PlanningPass) -> Eviction | None:
@@ -205,6 +208,12 @@ class GangEvictions:
             return Tolerance(ENDS_WITH_ZERO)
         return recent_tolerance(owners, current)
 
+    def _of_domains(self, memory: GangMemory, pods: Members, current: PlanningPass) -> Eviction:
+        """Return the eviction of a gang that two leaders have placed in several domains, of which it requires one."""
+        text = event_messages.reunited(required_domains(pods), len(pods.begun))
+        apart = Eviction(Evicted.SPLIT, attempt_of(memory, pods.begun), text)
+        return self._helpful(apart, _APART, pods, current)
+
     def _of_stuck(
         self, memory: GangMemory, pods: Members, stuck: list[GangPod], current: PlanningPass
     ) -> Eviction | None:
@@ -214,13 +223,13 @@ class GangEvictions:
         text = event_messages.evicted(len(without_node), len(pods.begun), _domains(without_node))
         failed = _failed(memory, stuck, text, current)
         if pods.bound and all(_is_late(pod, pods.bound) for pod in stuck):
-            return _useless(failed, _NO_NODE, "the others have run for long")
+            return _useless(failed, _NO_NODE, pods, "the others have run for long")
         return self._helpful(failed, _NO_NODE, pods, current)
 
     def _helpful(self, due: Eviction, events: _Events, pods: Members, current: PlanningPass) -> Eviction:
         """Return an eviction with its event: whether it can help, and is permitted."""
-        if obstacle := _obstacle(pods, due.attempt):
-            return _useless(due, events, obstacle)
+        if obstacle := _obstacle(due, pods):
+            return _useless(due, events, pods, obstacle)
         text = f"{due.text}; this is eviction {due.attempt} of {MOST_EVICTIONS}"
         return self._permitted(due._replace(text=text), events, pods, current)
 
@@ -230,7 +239,7 @@ class GangEvictions:
         if tolerance is None:
             return due._replace(event=events.unread)
         if tolerance.refusal is not None:
-            text = event_messages.not_evicted(due.domains, tolerance.refusal)
+            text = event_messages.not_evicted(_trouble(due, pods), tolerance.refusal)
             return due._replace(event=events.stays, text=text, obstacle=tolerance.refusal.why)
         pause = _pause(pods, tolerance, due.attempt)
         return due._replace(
@@ -267,8 +276,32 @@ def _failed(memory: GangMemory, there: Sequence[GangPod], text: str, current: Pl
     return Eviction(Evicted.FAILED, attempt_of(memory, there), text, _domains(there), until)
 
 
-def _useless(due: Eviction, events: _Events, obstacle: str) -> Eviction:
-    text = event_messages.stays(due.domains, obstacle)
+def required_domains(pods: Members) -> Counter[Domain]:
+    """Return how many placed members are in each domain of the labels that their gang requires, as their annotations say."""
+    keys = {_required(pod) for pod in pods.begun}
+    domains = Counter[Domain]()
+    if len(keys) != 1:  # the members contradict each other
+        return domains
+    (required,) = keys
+    for place, count in Counter(pod.placed.domain for pod in pods.begun if pod.placed is not None).items():
+        labels = dict(place)
+        if labels.keys() >= {*required}:
+            domains[domain({key: labels[key] for key in required})] += count
+    return domains
+
+
+def _required(pod: GangPod) -> tuple[str, ...]:
+    return () if pod.request is None or pod.request.constraint is None else pod.request.constraint.required
+
+
+def _trouble(due: Eviction, pods: Members) -> str:
+    """Return what is wrong with a gang that is to be evicted, a clause."""
+    domains = required_domains(pods)
+    return event_messages.apart(domains) if len(domains) > 1 else event_messages.without_nodes(due.domains)
+
+
+def _useless(due: Eviction, events: _Events, pods: Members, obstacle: str) -> Eviction:
+    text = event_messages.stays(_trouble(due, pods), obstacle)
     return due._replace(event=events.stays, text=text, obstacle=obstacle)
 
 
@@ -287,13 +320,13 @@ def _is_late(pod: GangPod, others: Sequence[GangPod]) -> bool:
     return pod.created > min(member.created for member in others) + _LATE_SECONDS
 
 
-def _obstacle(pods: Members, attempt: int) -> str:
-    """Return why evicting a gang cannot help; empty if it can."""
+def _obstacle(due: Eviction, pods: Members) -> str:
+    """Return why evicting a gang cannot help; empty if it can. Members of several domains that run are not what the gang requires."""
     least = max((pod.request.min_available or 0 for pod in pods.living if pod.request is not None), default=0)
     if any(pod.owner is None for pod in pods.begun):
         return "pods that no other object makes again are never deleted"
-    if attempt > MOST_EVICTIONS:
+    if due.attempt > MOST_EVICTIONS:
         return f"it was evicted {MOST_EVICTIONS} times already"
-    if 0 < least <= len(pods.bound):
+    if 0 < least <= len(pods.bound) and due.why is not Evicted.SPLIT:
         return f"{len(pods.bound)} members have nodes, and min-available is {least}"
     return ""

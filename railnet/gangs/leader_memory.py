@@ -73,6 +73,8 @@ class Tries:
         match eviction.why:
             case Evicted.PREEMPTED:
                 return self
+            case Evicted.SPLIT:
+                return replace(self, attempt=attempt)
             case Evicted.LAPSED:
                 return replace(self, attempt=attempt, closed_until=eviction.rests_until)
             case Evicted.FAILED:

@@ -49,11 +49,9 @@ class GangEvent(Enum):
     NO_PLACE = "the planner has no place now"
     NEVER_A_PLACE = "the planner has no place, and none can become free"
     ROOM_TAKEN = "the planner has no room for members that do not exist yet"
-    SPLIT = "a part of the gang has begun, the rest has had no room for a while, and the gang may be evicted"
+    SPLIT = "a part of the gang has begun, the rest has had no room for a while or is in another domain, and the gang may be evicted"
     SPLIT_UNREAD = "a part has begun, the rest has had no room for a while, and its owners are not read yet"
-    SPLIT_STAYS = (
-        "a part has begun, the rest has had no room for a while, and an eviction cannot help or would cost a job"
-    )
+    SPLIT_STAYS = "a part has begun, the rest has had no room for a while or is in another domain, and an eviction cannot help or would cost a job"
     OTHERS_GIVE_WAY = "the planner has other gangs give way to it"
     PREEMPTED = "the planner has it give way to another gang, and the jobs of all that give way permit it"
     PREEMPTED_STAYS = "the planner has it give way, and its owners, or those of others that would go with it, are not read or do not permit it"

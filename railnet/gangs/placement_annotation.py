@@ -23,6 +23,7 @@ class Evicted(StrEnum):
     FAILED = "failed"  # a member has found no node
     PREEMPTED = "preempted"
     LAPSED = "lapsed"  # members that were to be created later never came
+    SPLIT = "split"  # members are in several domains, of which one is required
 
 
 class Placed(NamedTuple):
