@@ -204,6 +204,14 @@ def patch_refused(pod: str, why: str) -> str:
     )
 
 
+def write_refused(pod: str, why: str) -> str:
+    """Say that the API server does not let the placement or the nomination of a pod be changed."""
+    return (
+        f"pod {pod:.{_MOST_NAME}} is not changed for now, because the API server refuses the patch of its placement: {why:.{_MOST_TEXT}}; change "
+        "the policy that refuses it"
+    )
+
+
 def _exist(seen: int, needed: int) -> str:
     return f"{seen} of the {_number(needed, 'member')} that start together exist"
 

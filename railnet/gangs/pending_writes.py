@@ -1,10 +1,11 @@
 """The writes that are under way, or whose end no watch has reported yet; and those that were refused a moment ago."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from railnet.backoff import Backoff
 from railnet.gangs import event_messages
+from railnet.gangs.gate_removal_patch import Gated
 from railnet.gangs.placement_annotation import Placed
 from railnet.gangs.planning_pass_state import PlanningPass, about
 from railnet.gangs.planning_result import Admit, Evict, Mark, Said, Withdraw, Write, WriteOutcome
@@ -12,12 +13,12 @@ from railnet.gangs.pod import GangPod
 from railnet.objects.pod_name import PodName
 
 _BACKOFF = Backoff(first_seconds=0.2, longest_seconds=30.0)
-_REFUSALS_SAID = 5  # a stale patch is refused once or twice; a policy refuses it always
+REFUSALS_SAID = 5  # a stale patch is refused once or twice; a policy refuses it always
 
 
 @dataclass(slots=True)
 class _Refused:
-    """A write that was refused: how often, and until when it is not sent again."""
+    """Writes of one kind that were refused: how often, and until when none is sent again."""
 
     times: int = 0
     until: float = 0.0
@@ -35,7 +36,7 @@ class PendingWrites:
         self._evicted: set[PodName] = set()
         self._marked: set[PodName] = set()
         self._withdrawn: set[PodName] = set()
-        self._refused: dict[PodName, _Refused] = {}
+        self._refused: dict[PodName, dict[type[Write], _Refused]] = {}
 
     def pod_changed(self, before: GangPod, now: GangPod | None) -> None:
         """Take in that a pod is as it is now; None if it is gone."""
@@ -46,26 +47,39 @@ class PendingWrites:
             self._withdrawn.discard(name)
         if now is None or now.gated is None:
             self.assigned.pop(name, None)
-        if now is None or now.gated != before.gated:
+        if now is None or _gate(now) != _gate(before):
             self._refused.pop(name, None)
+        elif (
+            now.gated != before.gated
+        ):  # a patch that was stale may be sent again at once, but not with each change for ever
+            for refused in self._refused.get(name, {}).values():
+                refused.until = 0.0 if refused.times < REFUSALS_SAID else refused.until
         if now is None or now.leaving:
             self._evicted.discard(name)
 
     def refused(self, outcome: WriteOutcome, now: float, jitter: float) -> int:
         """Take in that a write was refused; return how often. It is decided anew, from the pod as it is reported by then.
 
-        `jitter` is a random number in [0, 1), of the pause until then.
+        One that is forbidden is sent again until it is decided anew once: a policy may forbid it for ever. `jitter` is a random number in [0, 1), of
+        the pause until then.
         """
-        refused = self._refused.setdefault(outcome.pod, _Refused())
-        if not outcome.waits:
+        refused = self._refused.setdefault(outcome.pod, {}).setdefault(type(outcome.write), _Refused())
+        if outcome.waits and not outcome.forbidden:
+            return refused.times
+        refused.times += 1
+        if not outcome.waits or refused.times == REFUSALS_SAID:
             self._forget((outcome.pod,))
-            refused.times += 1
             refused.until = now + _BACKOFF.pause(refused.times, jitter)
         return refused.times
 
+    def refusals(self, pod: PodName, kind: type[Write]) -> int:
+        """Return how often writes of one kind were refused for a pod."""
+        refused = self._refused.get(pod, {}).get(kind)
+        return 0 if refused is None else refused.times
+
     def put(self, pod: GangPod, write: Write, current: PlanningPass) -> bool:
         """Have a pod written, unless the same is under way, or was refused a moment ago. Return whether it is."""
-        refused = self._refused.get(pod.name)
+        refused = self._refused.get(pod.name, {}).get(type(write))
         if refused is not None and refused.until > current.now:
             current.at(refused.until)
             return False
@@ -102,12 +116,18 @@ class PendingWrites:
             self._withdrawn.discard(pod)
 
 
+def _gate(pod: GangPod) -> Gated | None:
+    """Return what the patch that removes a pod's gate depends on, but for the state of the pod that changes of itself."""
+    return None if pod.gated is None else replace(pod.gated, version="", nominated="")
+
+
 def refusal_event(outcome: WriteOutcome, times: int, pod: GangPod) -> Said | None:
     """Return the event about a write of a pod that was refused so many times; None if it is too early for it."""
     if isinstance(outcome.write, Evict):
         text = event_messages.eviction_refused(outcome.pod.name, outcome.refusal)
         return Said(about([pod]), "GangEvicted", text, "Warning")
-    if times < _REFUSALS_SAID and not (outcome.waits and outcome.forbidden):
+    if times < REFUSALS_SAID and not (outcome.waits and outcome.forbidden):
         return None
-    text = event_messages.patch_refused(outcome.pod.name, outcome.refusal)
+    says = event_messages.patch_refused if isinstance(outcome.write, Admit) else event_messages.write_refused
+    text = says(outcome.pod.name, outcome.refusal)
     return Said(about([pod]), "GangRefused", text, "Warning")

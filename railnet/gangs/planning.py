@@ -17,7 +17,7 @@ from railnet.gangs.leader_memory import BegunStage, EvictingStage, Eviction, Gan
 from railnet.gangs.life_cycle import LIFE_CYCLE, GangAction, GangEvent, GangState
 from railnet.gangs.members import Members, makes_all, members, planned, reserved_until
 from railnet.gangs.observed_state import ObservedState
-from railnet.gangs.pending_writes import PendingWrites, refusal_event
+from railnet.gangs.pending_writes import REFUSALS_SAID, PendingWrites, refusal_event
 from railnet.gangs.placement.gang import Gang, GangKey, LostSeat
 from railnet.gangs.placement.preemption import Preemption
 from railnet.gangs.placement.scheduling_pass import Pass, Rules, schedule
@@ -134,11 +134,19 @@ class GangPlanning:
         self._withdraw_nominations(current)
 
     def _withdraw_nominations(self, current: PlanningPass) -> None:
-        """Give back what the scheduler keeps for pods that still wait: a leader died before it removed their gates, or the place was lost."""
-        for pods in current.looked.values():
-            for pod in pods.waiting:
-                if pod.nominated and pod.name not in self._pending.assigned:
-                    self._pending.put(pod, Withdraw(), current)
+        """Give back what the scheduler keeps for pods that still wait.
+
+        A leader died before it removed their gates, the place was lost, the removal of the gate is refused again and again, or the gang cannot be read.
+        """
+        waiting = [(key in current.placements, pod) for key, pods in current.looked.items() for pod in pods.waiting]
+        without_gang = [(False, pod) for pod in self.observed.without_gang.values()]
+        for has_place, pod in (*waiting, *without_gang):
+            if pod.nominated and pod.name not in self._pending.assigned and not (has_place and self._nominates(pod)):
+                self._pending.put(pod, Withdraw(), current)
+
+    def _nominates(self, pod: GangPod) -> bool:
+        """Return whether a pod is nominated before its gate is removed: if that is refused again and again, the scheduler keeps no room for it."""
+        return self._pending.refusals(pod.name, Admit) < REFUSALS_SAID
 
     def _queue_again(self, last: Pass, current: PlanningPass) -> None:
         """Put the younger gangs of a namespace behind those of others when one of its gangs gets its place."""
@@ -441,12 +449,18 @@ class GangPlanning:
         self._say_waiting(key, event_messages.waits_for(current.preemptions[key]), current)
 
     def _let(self, pod: GangPod, placed: Placed | None, current: PlanningPass) -> bool:
-        """Have a gate removed; return False if that is under way, or the API server refused it a moment ago."""
+        """Have a gate removed; return False if that is under way, or the API server refused it a moment ago.
+
+        A nomination that is not to be made again is withdrawn first.
+        """
         if pod.gated is None:
+            return False
+        nominates = self._nominates(pod)
+        if pod.nominated and not nominates and not self._pending.refusals(pod.name, Withdraw):
             return False
         cluster_node = None if placed is None else self.observed.cluster.nodes.get(placed.node)
         host = "" if cluster_node is None else cluster_node.labels.get(HOSTNAME, "")
-        return self._pending.put(pod, Admit(pod.gated, placed, host), current)
+        return self._pending.put(pod, Admit(pod.gated, placed, host, nominates), current)
 
     def _admit_pods_without_gang(self, current: PlanningPass) -> None:
         """Remove the gates of pods that are of no gang any more. A gang that cannot be read is said, and its pod waits."""

@@ -41,11 +41,13 @@ class Admit(NamedTuple):
     Attributes:
         placed: None for a pod that is of no gang any more.
         host: the host name of the node that it should have; empty for any.
+        nominates: whether the pod is nominated for that node before.
     """
 
     gated: Gated
     placed: Placed | None
     host: str = ""
+    nominates: bool = True
 
 
 class Withdraw(NamedTuple):

@@ -143,7 +143,7 @@ class PodWrites:
 
 def _nominates(write: Admit) -> bool:
     """Return whether a pod is nominated before its gate is removed: it has a node, and a leader before this one has not nominated it."""
-    return write.placed is not None and write.placed.node not in ("", write.gated.nominated)
+    return write.nominates and write.placed is not None and write.placed.node not in ("", write.gated.nominated)
 
 
 def _status_patch(about: ApiObject, pod: PodName, node: str | None, version: str = "") -> Request:

@@ -2,9 +2,7 @@
 
 import pytest
 
-from railnet.apiserver.request import Request
 from railnet.gangs import planning
-from tests.railnet.controllers.cluster_in_memory import Refusal
 from tests.railnet.controllers.gangs.gang_cluster import GangCluster, Leader, path
 from tests.railnet.controllers.gangs.test_absent_members import staged
 
@@ -19,24 +17,6 @@ def cluster() -> GangCluster:
         for number in range(4):
             gang_cluster.add_node(f"{leaf}-{number}", leaf)
     return gang_cluster
-
-
-@pytest.mark.xfail(strict=True, reason="a nomination is taken back only when no other write of the pod is due")
-def test_pod_whose_gate_cannot_be_removed_keeps_no_room_in_the_scheduler(cluster: GangCluster) -> None:
-    """A policy of others refuses the patch, so the pod never starts; the scheduler keeps its node from pods of no gang."""
-    cluster.add_gang("bert", 4)
-    leader = Leader(cluster)
-
-    def refuse(request: Request) -> None:
-        if request.verb.right == "patch" and not request.path.endswith("/status"):
-            raise Refusal(422, "a policy")
-
-    cluster.interfere = refuse
-    for _ in range(20):
-        leader.settle()
-        cluster.now += 31
-
-    assert not any("nominatedNodeName" in pod["status"] for pod in cluster.of("pods"))
 
 
 @pytest.mark.xfail(
