@@ -18,7 +18,7 @@ from railnet.gangs.pending_writes import PendingWrites
 from railnet.gangs.placement.gang import Domain, Gang, GangKey, domain
 from railnet.gangs.placement_annotation import Evicted, Placed
 from railnet.gangs.planning_pass_state import PlanningPass, about
-from railnet.gangs.planning_result import Asked, Evict, Mark, Said
+from railnet.gangs.planning_result import Annotate, Asked, Evict, Said
 from railnet.gangs.pod import GangPod
 from railnet.jobs.eviction_tolerance import Tolerance, job_pause_seconds
 from railnet.objects.pod_name import PodName
@@ -143,7 +143,7 @@ class GangEvictions:
         last = marked(pods)
         if not last:
             pod = (*self._without_node(pods, current), *pods.begun)[0]
-            self._pending.put(pod, Mark((pod.placed or Placed((), 1))._replace(evicted=why)), current)
+            self._pending.put(pod, Annotate((pod.placed or Placed((), 1))._replace(evicted=why)), current)
             return
         for pod in [member for member in pods.begun if member not in last] or last:
             if pod.owner is not None:

@@ -37,7 +37,7 @@ def gang_size(
     """
     root, is_read, memory = _root(memory, pods, request, current, has_run=has_run)
     if not is_read:
-        return GangSize(request, root, False, 0, (), len(pods.begun), 0), memory
+        return GangSize(request, root, False, 0, (), len(pods.begun), 0, is_read=False), memory
     arrivals = memory.arrivals.with_members(len(pods.living), current.now)
     if arrivals is not memory.arrivals:
         memory = replace(memory, arrivals=arrivals)
@@ -50,10 +50,10 @@ def gang_size(
 
 def arrival(pods: Members, size: GangSize) -> GangEvent:
     """Return the event by which members of a gang have come, or are awaited before any begins."""
-    if not (pods.waiting or pods.placed):
-        return GangEvent.ALL_HAVE_NODES
     if not size.known:
         return GangEvent.UNCERTAIN
+    if not (pods.waiting or pods.placed):
+        return GangEvent.ALL_HAVE_NODES
     if not size.absent or pods.begun:
         return GangEvent.COMPLETE
     in_stages = size.root is not None and bool(size.root.stages) and size.made >= len(pods.came) + size.absent

@@ -8,7 +8,7 @@ from railnet.gangs import event_messages
 from railnet.gangs.gate_removal_patch import Gated
 from railnet.gangs.placement_annotation import Placed
 from railnet.gangs.planning_pass_state import PlanningPass, about
-from railnet.gangs.planning_result import Admit, Evict, Mark, Said, Withdraw, Write, WriteOutcome
+from railnet.gangs.planning_result import Admit, Annotate, Evict, Said, Withdraw, Write, WriteOutcome
 from railnet.gangs.pod import GangPod
 from railnet.objects.pod_name import PodName
 
@@ -34,7 +34,7 @@ class PendingWrites:
     def __init__(self) -> None:
         self.assigned: dict[PodName, Placed] = {}
         self._evicted: set[PodName] = set()
-        self._marked: set[PodName] = set()
+        self._annotated: set[PodName] = set()
         self._withdrawn: set[PodName] = set()
         self._refused: dict[PodName, dict[type[Write], _Refused]] = {}
 
@@ -42,7 +42,7 @@ class PendingWrites:
         """Take in that a pod is as it is now; None if it is gone."""
         name = before.name
         if now is None or now.placed != before.placed:
-            self._marked.discard(name)
+            self._annotated.discard(name)
         if now is None or now.nominated != before.nominated:
             self._withdrawn.discard(name)
         if now is None or now.gated is None:
@@ -99,12 +99,12 @@ class PendingWrites:
     def _under_way(self, write: Write) -> Collection[PodName]:
         return self.assigned if isinstance(write, Admit) else self._under_way_without_place(write)
 
-    def _under_way_without_place(self, write: Withdraw | Mark | Evict) -> set[PodName]:
+    def _under_way_without_place(self, write: Withdraw | Annotate | Evict) -> set[PodName]:
         match write:
             case Withdraw():
                 return self._withdrawn
-            case Mark():
-                return self._marked
+            case Annotate():
+                return self._annotated
             case Evict():
                 return self._evicted
 
@@ -112,7 +112,7 @@ class PendingWrites:
         for pod in pods:
             self.assigned.pop(pod, None)
             self._evicted.discard(pod)
-            self._marked.discard(pod)
+            self._annotated.discard(pod)
             self._withdrawn.discard(pod)
 
 

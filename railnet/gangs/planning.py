@@ -15,7 +15,7 @@ from railnet.gangs.gang_size import SETTLE_SECONDS, arrival, gang_size, request_
 from railnet.gangs.gate_removal_patch import HOSTNAME
 from railnet.gangs.leader_memory import BegunStage, EvictingStage, Eviction, GangMemory, Tries
 from railnet.gangs.life_cycle import LIFE_CYCLE, GangAction, GangEvent, GangState
-from railnet.gangs.members import Members, makes_all, members, planned, reserved_until
+from railnet.gangs.members import Members, is_size_known, makes_all, members, planned, reserved_until
 from railnet.gangs.observed_state import ObservedState
 from railnet.gangs.pending_writes import REFUSALS_SAID, PendingWrites, refusal_event
 from railnet.gangs.placement.gang import Gang, GangKey, LostSeat
@@ -23,7 +23,7 @@ from railnet.gangs.placement.preemption import Preemption
 from railnet.gangs.placement.scheduling_pass import Pass, Rules, schedule
 from railnet.gangs.placement_annotation import Evicted, Placed
 from railnet.gangs.planning_pass_state import Find, GangSize, PlanningPass, about
-from railnet.gangs.planning_result import Admit, Decision, Said, Withdraw, WriteOutcome
+from railnet.gangs.planning_result import Admit, Annotate, Decision, Said, Withdraw, WriteOutcome
 from railnet.gangs.pod import GangPod
 
 MEMBER_SECONDS = 600.0  # that room is kept for members that do not exist yet
@@ -108,9 +108,8 @@ class GangPlanning:
         self.observed.changed.clear()
         for key in sorted(self._open):
             self._look(key, current)
-        last = self._last = schedule(
-            self.observed.cluster, current.gangs.values(), current.wall, self._rules(current), self._last
-        )
+        gangs = [gang for gang in current.gangs.values() if gang.started or not current.is_room_unknown]
+        last = self._last = schedule(self.observed.cluster, gangs, current.wall, self._rules(current), self._last)
         if last.again is not None:
             current.at(current.now + last.again - current.wall)
         self._take_answer(last, current)
@@ -138,6 +137,8 @@ class GangPlanning:
 
         A leader died before it removed their gates, the place was lost, the removal of the gate is refused again and again, or the gang cannot be read.
         """
+        if current.is_room_unknown:
+            return
         waiting = [(key in current.placements, pod) for key, pods in current.looked.items() for pod in pods.waiting]
         without_gang = [(False, pod) for pod in self.observed.without_gang.values()]
         for has_place, pod in (*waiting, *without_gang):
@@ -227,12 +228,15 @@ class GangPlanning:
         if request is None:
             return GangEvent.CONTRADICTORY
         newest = max(pod.created for pod in pods.living)
-        has_run = not pods.waiting and not pods.placed and current.wall - newest > MEMBER_SECONDS
+        is_reserved = reserved_until(pods, self._pending.assigned) is not None
+        is_old = not (pods.waiting or pods.placed) and current.wall - newest > MEMBER_SECONDS
+        has_run = is_old and not is_reserved
         size, self._memory[key] = gang_size(self._memory[key], pods, request, current, has_run=has_run)
         current.sizes[key] = size
+        current.is_room_unknown |= is_reserved and not size.is_read
         if pods.begun and size.missing:
             return self._incomplete(key, pods, size, current)
-        if pods.begun and size.known:
+        if pods.begun and size.known and is_size_known(request, pods, size.root):
             self._memory[key] = self._memory[key].with_all_members()
         return arrival(pods, size)
 
@@ -339,8 +343,11 @@ class GangPlanning:
         """Have the planner find room for the members that have none; there may be none."""
         self._announce(key, current)
         memory, pods, size = self._memory[key], current.looked[key], current.sizes[key]
+        is_reserved = memory.begun.whole and self._end_reservation(pods, current)
         if not (pods.waiting or pods.placed or size.missing):
             self._forget_tries(key)
+            if size.known and not (memory.news.opened or is_reserved):
+                self._open.discard(key)
             return
         cooling = memory.cooling(current.now)
         gang = planned(
@@ -381,8 +388,17 @@ class GangPlanning:
     def _forget_tries(self, key: GangKey) -> None:
         memory = self._memory[key]
         self._memory[key] = replace(memory, tries=Tries(closed_until=memory.tries.closed_until))
-        if not memory.news.opened:
-            self._open.discard(key)
+
+    def _end_reservation(self, pods: Members, current: PlanningPass) -> bool:
+        """Write to the pods of a gang of which all members have existed that no room is kept for others; return whether there are such pods.
+
+        Otherwise the last member alone would say so, and when it goes, the next leader would evict the others.
+        """
+        places = [(pod, pod.placed) for pod in pods.begun if pod.gated is None and pod.placed is not None]
+        reserved = [(pod, placed) for pod, placed in places if placed.reserved_until is not None]
+        for pod, placed in reserved:
+            self._pending.put(pod, Annotate(placed._replace(reserved_until=None)), current)
+        return bool(reserved)
 
     # What the planner is given.
 

@@ -31,6 +31,7 @@ class GangSize:
         made: how many pods of the gang the root makes; 0 if that is not known.
         coming: the members that it will still make.
         least: how many start together; `absent` of them do not exist.
+        is_read: whether the root has been read, if it has to be.
     """
 
     request: GangRequest
@@ -40,6 +41,7 @@ class GangSize:
     coming: tuple[Member, ...]
     least: int
     absent: int
+    is_read: bool = True
 
     @property
     def missing(self) -> int:
@@ -62,6 +64,7 @@ class PlanningPass:
         gangs: what the planner is given.
         seated: gangs that get no place in this pass, and whose placed pods keep their seats.
         looked: the sorted pods of the gangs that were looked at.
+        is_room_unknown: whether room is kept for members of a gang of which it is not known yet how many they are: no gang begins before.
         evictions, sizes, faults: what was found out of gangs that were looked at.
         placements, shortfalls, preemptions: the planner's answers.
         spared: the gangs that no other may take the place of, because an eviction would cost their jobs.
@@ -80,6 +83,7 @@ class PlanningPass:
     gangs: dict[GangKey, Gang] = field(default_factory=dict)
     seated: list[Gang] = field(default_factory=list)
     looked: dict[GangKey, Members] = field(default_factory=dict)
+    is_room_unknown: bool = False
     evictions: dict[GangKey, Eviction] = field(default_factory=dict)
     sizes: dict[GangKey, GangSize] = field(default_factory=dict)
     faults: dict[GangKey, str] = field(default_factory=dict)

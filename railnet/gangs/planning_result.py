@@ -54,8 +54,8 @@ class Withdraw(NamedTuple):
     """Take back the nomination of a pod that waits: the scheduler keeps room for it on a node that is not its place any more."""
 
 
-class Mark(NamedTuple):
-    """Write to a pod that its gang is being evicted."""
+class Annotate(NamedTuple):
+    """Write the placement of a pod again: its gang is being evicted, or all members have existed and no room is kept for them any more."""
 
     placed: Placed
 
@@ -64,7 +64,7 @@ class Evict(NamedTuple):
     """Evict a pod."""
 
 
-Write = Admit | Withdraw | Mark | Evict
+Write = Admit | Withdraw | Annotate | Evict
 
 
 class WriteOutcome(NamedTuple):

@@ -18,7 +18,7 @@ from railnet.apiserver.request import ApiObject, JsonObject, Request, evict, jso
 from railnet.controllers.work_queue import WorkQueue
 from railnet.gangs import placement_annotation
 from railnet.gangs.gate_removal_patch import steps
-from railnet.gangs.planning_result import Admit, Evict, Mark, Withdraw, Write, WriteOutcome
+from railnet.gangs.planning_result import Admit, Annotate, Evict, Withdraw, Write, WriteOutcome
 from railnet.jobs.gang_recogniser import PLACEMENT
 from railnet.objects.pod_name import PodName
 
@@ -134,7 +134,7 @@ class PodWrites:
             return evict(about, pod.uid)
         if isinstance(write, Withdraw):
             return _status_patch(about, pod, None)
-        if isinstance(write, Mark):
+        if isinstance(write, Annotate):
             text = placement_annotation.written(write.placed)
             # A UID in a merge patch is a precondition (kubernetes/kubernetes#86320).
             return merge_patch(about, {"metadata": {"uid": pod.uid, "annotations": {PLACEMENT: text}}})

@@ -175,6 +175,20 @@ def staged(cluster: GangCluster, pods: int = 4, **fields: object) -> dict[str, o
     return owner
 
 
+def run_in_stages(cluster: GangCluster, leader: Leader, *, settles: bool = True) -> None:
+    """Have a StatefulSet make its four pods one after the other, and all run."""
+    owner = staged(cluster, least=4)
+    for rank in range(1, 4):
+        leader.settle()
+        cluster.schedule()
+        cluster.add_pod(f"dag-{rank}", "dag", owner=owner, least=4)
+    leader.learn()
+    leader.look()
+    cluster.schedule()
+    if settles:
+        leader.settle()
+
+
 def test_stateful_set_that_makes_its_pods_at_once_waits_for_all(cluster: GangCluster) -> None:
     owner = cluster.add_stateful_set("dag", 4, "Parallel", least=4)
     cluster.add_pod("dag-0", "dag", owner=owner, least=4)
@@ -351,6 +365,82 @@ def test_gang_that_was_whole_is_not_evicted_when_its_last_member_goes_soon_after
     leader.settle()
 
     assert cluster.requests["create pods"] == 0
+
+
+@pytest.mark.parametrize("gone", [["dag-3"], ["dag-0"], ["dag-2", "dag-3"]], ids=["last", "first", "last two"])
+def test_next_leader_does_not_evict_a_gang_that_was_whole_when_members_go(
+    cluster: GangCluster, gone: list[str]
+) -> None:
+    """The pods say that all members existed, and each of them says it: the last one alone would take it with it."""
+    leader = Leader(cluster)
+    run_in_stages(cluster, leader)
+    cluster.now += MEMBER + 5
+    for name in gone:
+        cluster.remove(path(name))
+    Leader(cluster).settle()
+
+    assert cluster.requests["create pods"] == 0
+
+
+def test_pods_of_a_gang_that_is_whole_are_written_once(cluster: GangCluster) -> None:
+    leader = Leader(cluster)
+    run_in_stages(cluster, leader)
+    for _ in range(3):
+        cluster.now += 31
+        leader.settle()
+    Leader(cluster).settle()
+
+    assert cluster.requests["patch pods"] == 4 + 3  # the last member never had a time
+    assert "reservedUntil" not in str(cluster.pods())
+
+
+@pytest.mark.parametrize("status", [422, 403, 503])
+def test_pods_of_a_gang_that_is_whole_are_written_although_a_request_fails(cluster: GangCluster, status: int) -> None:
+    leader = Leader(cluster)
+    run_in_stages(cluster, leader, settles=False)
+    cluster.refuse("patch", [status] * 3)
+    for _ in range(4):
+        leader.settle()
+        cluster.now += 31
+
+    assert "reservedUntil" not in str(cluster.pods())
+
+
+def test_gang_of_which_the_job_cannot_be_read_keeps_the_time_of_its_reservation(cluster: GangCluster) -> None:
+    """Whether it is whole is not known."""
+    staged(cluster)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    cluster.refuse("get", [403] * 10)
+    Leader(cluster).settle()
+
+    assert "reservedUntil" in str(cluster.pods())
+
+
+@pytest.mark.parametrize("seconds", [30.0, MEMBER - 1], ids=["soon", "late"])
+@pytest.mark.parametrize("least", [4, None], ids=["min-available", "all pods of the job"])
+def test_next_leader_gives_no_gang_the_room_that_is_reserved_for_another(
+    cluster: GangCluster, seconds: float, least: int | None
+) -> None:
+    """For how many members it is reserved is known when the object has been read that makes them."""
+    for number in range(4):
+        take(cluster, f"b-{number}")
+    staged(cluster, least=least)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    cluster.add_gang("other", 3, least=3)
+    leader.settle()
+    cluster.now += seconds
+    leader = Leader(cluster)
+    leader.settle()
+    assert [name[:5] for name in cluster.gated()] == ["other"] * 3
+    cluster.now += MEMBER - seconds
+    leader.settle()
+    leader.settle()
+
+    assert cluster.gated() == []
 
 
 @pytest.mark.parametrize("is_next", [False, True], ids=["the leader that placed it", "the next leader"])

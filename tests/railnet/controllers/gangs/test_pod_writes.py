@@ -11,14 +11,14 @@ from railnet.apiserver.request import Request
 from railnet.controllers.gangs.pod_writes import PodWrites
 from railnet.gangs.gate_removal_patch import Gated
 from railnet.gangs.placement_annotation import Evicted, Placed
-from railnet.gangs.planning_result import Admit, Evict, Mark, Withdraw, Write, WriteOutcome
+from railnet.gangs.planning_result import Admit, Annotate, Evict, Withdraw, Write, WriteOutcome
 from railnet.objects.pod_name import PodName
 from tests.railnet.controllers.cluster_in_memory import Refusal
 from tests.railnet.controllers.gangs.gang_cluster import GangCluster, path
 
 ADMIT = Admit(Gated("2", 0, selects=False, annotated=True), Placed((("railnet.io/leaf", "a"),), 1))
 NOMINATE = ADMIT._replace(placed=Placed((("railnet.io/leaf", "a"),), 1, node="a-0"))
-MARK = Mark(Placed((), 1, Evicted.FAILED))
+MARK = Annotate(Placed((), 1, Evicted.FAILED))
 
 
 class Writing:

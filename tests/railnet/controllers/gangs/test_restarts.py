@@ -6,7 +6,7 @@ import pytest
 
 from railnet.apiserver.request import JsonObject, Request
 from railnet.gangs import evictions, planning
-from tests.railnet.controllers.gangs.gang_cluster import GangCluster, Leader, work
+from tests.railnet.controllers.gangs.gang_cluster import GangCluster, Leader, path, work
 from tests.railnet.controllers.gangs.test_evictions import take
 
 pytestmark = pytest.mark.slow
@@ -130,10 +130,31 @@ def gives_way(story: Succession) -> None:
         story.cluster.schedule()
 
 
+def comes_in_stages(story: Succession) -> None:
+    """A gang becomes whole, and then its last member goes."""
+    for leaf in "ab":
+        for number in range(3):
+            story.cluster.add_node(f"{leaf}-{number}", leaf)
+    owner = story.cluster.add_stateful_set("dag", 3)
+    for rank in range(3):
+        story.cluster.add_pod(f"dag-{rank}", "dag", owner=owner)
+        story.settle()
+        story.cluster.schedule()
+    story.settle()
+    story.cluster.now += planning.MEMBER_SECONDS + 5
+    story.cluster.remove(path("dag-2"))
+    story.settle()
+    story.settle()
+    story.cluster.add_pod("dag-2", "dag", owner=owner)
+    story.settle()
+    story.cluster.schedule()
+
+
 ENDS: list[tuple[Story, dict[str, set[str | None]], list[str]]] = [
     (two_gangs, {"bert": {"a"}, "gpt": {"b"}}, []),
     (spread_over_leaves, {"bert": {"a", "b"}}, []),
     (place_is_taken, {"bert": {"b"}, "foreign": {None}}, []),
+    (comes_in_stages, {"dag": {"a"}}, []),
     (gives_way, {"high": {"a"}, "low": {None}}, ["low"] * 4),
 ]
 
