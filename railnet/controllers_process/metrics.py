@@ -61,11 +61,11 @@ class ControllersMetrics:
             yield from self._of_gangs(gangs)
 
     def _of_gangs(self, gangs: Mapping[str, float]) -> Iterator[str]:
-        counts = {name: gangs[name] for name in ("waiting", "placed")}
+        counts = {name: gangs[name] for name in ("waiting", "placed", "failed")}
         yield from family(
             "railnet_controllers_gangs",
             "gauge",
-            "Gangs with pods that wait for a place, and gangs that have one.",
+            "Gangs with pods that wait for a place, gangs that have one, and gangs for which a decision failed.",
             _labelled("state", counts),
         )
         yield from family(

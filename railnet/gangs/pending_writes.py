@@ -92,9 +92,12 @@ class PendingWrites:
         current.writes[pod.name] = write
         return True
 
-    def undo(self, current: PlanningPass) -> None:
-        """Forget the writes of a pass that has failed."""
-        self._forget(current.writes)
+    def undo(self, pods: Iterable[PodName], current: PlanningPass) -> None:
+        """Take writes of a pass back, because it has failed for these pods."""
+        undone = [pod for pod in pods if pod in current.writes]
+        self._forget(undone)
+        for pod in undone:
+            del current.writes[pod]
 
     def _under_way(self, write: Write) -> Collection[PodName]:
         return self.assigned if isinstance(write, Admit) else self._under_way_without_place(write)

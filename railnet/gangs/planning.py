@@ -5,12 +5,15 @@ that are placed or bound fix the domain of the others. So a leader that begins d
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from railnet.errors import Misconfigured
 from railnet.gangs import event_messages
 from railnet.gangs.evictions import CLOSED_SECONDS, LEAVING_SECONDS, GangEvictions, attempt_of, is_split
+from railnet.gangs.failed_gangs import FailedGangs
 from railnet.gangs.gang_size import SETTLE_SECONDS, arrival, gang_size, request_of
 from railnet.gangs.gate_removal_patch import HOSTNAME
 from railnet.gangs.leader_memory import BegunStage, EvictingStage, Eviction, GangMemory, Tries
@@ -45,6 +48,7 @@ class GangPlanning:
         self._memory: dict[GangKey, GangMemory] = {}
         self._pending = PendingWrites()
         self._evictions = GangEvictions(self._pending)
+        self._failed = FailedGangs()
         self._last = Pass()
         self._acts = self._actions()
         self._logged: set[tuple[GangState, GangEvent]] = set()  # impossible pairs
@@ -85,7 +89,7 @@ class GangPlanning:
         try:
             self._decide(current)
         except BaseException:
-            self._pending.undo(current)
+            self._pending.undo((*current.writes,), current)
             raise
         again = None if current.due is None else max(0.0, current.due - now)
         waiting, placed = self._counts(current)
@@ -94,9 +98,11 @@ class GangPlanning:
             tuple(current.said),
             tuple(current.asked_again),
             tuple(current.errors),
+            tuple(current.failures),
             again,
             waiting,
             placed,
+            len(self._failed),
         )
 
     def _decide(self, current: PlanningPass) -> None:
@@ -107,27 +113,57 @@ class GangPlanning:
             self._evictions.gang_changed(key)
         self.observed.changed.clear()
         for key in sorted(self._open):
-            self._look(key, current)
+            self._attempt(key, partial(self._look, key, current), current)
+        rules = self._rules(current)
         gangs = [gang for gang in current.gangs.values() if gang.started or not current.is_room_unknown]
-        last = self._last = schedule(self.observed.cluster, gangs, current.wall, self._rules(current), self._last)
+        last = self._last = schedule(self.observed.cluster, gangs, current.wall, rules, self._last)
         if last.again is not None:
             current.at(current.now + last.again - current.wall)
         self._take_answer(last, current)
         self._say_lost_seats(last, current)
+        self._failed.tried(current.skipped)
+
+    def _attempt(self, key: GangKey, step: Callable[[], object], current: PlanningPass) -> None:
+        """Take a step for one gang. If it fails, the gang stays as it is until a pause is over, and all others go on."""
+        resumes = self._failed.rests_until(key)
+        if resumes > current.now:
+            current.at(resumes)
+            self._skip(key, current)
+            return
+        memory, event_count = self._memory.get(key, GangMemory()), len(current.said)
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - an error of Railnet itself, in what belongs to this gang
+            self._memory[key] = memory
+            del current.said[event_count:]
+            failure = self._failed.failed(key, error, current.now)
+            current.failures.append(failure)
+            current.at(current.now + failure.pause)
+            self._skip(key, current)
+
+    def _skip(self, key: GangKey, current: PlanningPass) -> None:
+        """Leave a gang as it is in this pass: nothing of it is written, and its placed members keep their seats."""
+        self._open.add(key)
+        self._pending.undo([pod.name for pod in self.observed.of(key)], current)
+        current.gangs.pop(key, None)
+        current.looked.pop(key, None)
+        current.skipped.add(key)
+        with suppress(Exception):  # what has failed may fail here as well
+            self._hold(key, current)
 
     def _take_answer(self, last: Pass, current: PlanningPass) -> None:
         self._queue_again(last, current)
         for placement in last.placements:
             current.placements[placement.gang] = placement
-            self._happens(placement.gang, GangEvent.PLACE_FOUND, current)
+            place_found = partial(self._happens, placement.gang, GangEvent.PLACE_FOUND, current)
+            self._attempt(placement.gang, place_found, current)
         current.preemptions.update((preemption.gang, preemption) for preemption in last.preemptions)
         current.shortfalls.update((shortfall.gang, shortfall) for shortfall in last.shortfalls)
         for key in current.shortfalls:
             if key not in current.preemptions:
-                self._happens(key, self._without_room(key, current), current)
+                self._attempt(key, partial(self._find_no_room, key, current), current)
         for preemption in last.preemptions:
-            if self._preempt(preemption, current):
-                self._happens(preemption.gang, GangEvent.OTHERS_GIVE_WAY, current)
+            self._attempt(preemption.gang, partial(self._preempt, preemption, current), current)
         for key in current.looked.keys() - current.shortfalls.keys():
             self._remember_split(key, None)
         self._withdraw_nominations(current)
@@ -180,7 +216,7 @@ class GangPlanning:
 
     def _leave_as_it_is(self, key: GangKey, state: GangState, event: GangEvent, current: PlanningPass) -> GangAction:
         """Take in what cannot happen to a gang: it is logged once, and only the seats of its placed members are kept."""
-        current.impossible.add(key)
+        current.skipped.add(key)
         if (state, event) not in self._logged:
             self._logged.add((state, event))
             text = f"the event {event.name} is impossible in the state {state.name}, so the gang stays as it is"
@@ -411,9 +447,11 @@ class GangPlanning:
         keys = (
             key
             for key in sorted(self.observed.gangs())
-            if key[0] not in self.observed.off and key not in current.impossible
+            if key[0] not in self.observed.off and key not in current.skipped
         )
-        running = [victim for key in keys for victim in self._victims(key, current)]
+        running: list[Gang] = []
+        for key in keys:
+            self._attempt(key, partial(self._add_victims, key, running, current), current)
         lower = [victim for victim in running if not victim.leaving and victim.priority < highest]
         may_leave = {victim.key: self._evictions.may_leave(victim.key, current) for victim in lower}
         current.spared = [victim for victim in lower if may_leave[victim.key] is False]
@@ -421,11 +459,11 @@ class GangPlanning:
         victims = tuple(victim for victim in running if victim.leaving or may_leave.get(victim.key))
         return Rules(running=victims, seated=current.seated)
 
-    def _victims(self, key: GangKey, current: PlanningPass) -> Iterator[Gang]:
+    def _add_victims(self, key: GangKey, running: list[Gang], current: PlanningPass) -> None:
         fresh = key in current.looked
         known = not fresh and self._evictions.knows(key)
         pods = _NONE if known else current.looked.get(key) or self._members(key)
-        return self._evictions.victims(key, pods, self._memory.get(key), current.now, fresh=fresh)
+        running.extend(self._evictions.victims(key, pods, self._memory.get(key), current.now, fresh=fresh))
 
     # What the planner answered.
 
@@ -447,19 +485,26 @@ class GangPlanning:
             return reserved_until(pods, self._pending.assigned)
         return int(current.wall + MEMBER_SECONDS)
 
-    def _preempt(self, preemption: Preemption, current: PlanningPass) -> bool:
-        """Have the gangs evicted that must leave their place to another gang, if all of them may; return False if not all may."""
+    def _preempt(self, preemption: Preemption, current: PlanningPass) -> None:
+        """Have the gangs evicted that must leave their place to another gang, if all of them may."""
         evictions: dict[GangKey, Eviction] = {}
+        by = current.gangs[preemption.gang]
         for key in preemption.victims:
-            pods = self._pods(key, current)
-            if self._state(key, current) is not GangState.EVICTING and pods.begun:
-                by = current.gangs[preemption.gang]
-                evictions[key] = self._evictions.of_victim(key, pods, by, current)
+            self._attempt(key, partial(self._find_eviction, key, by, evictions, current), current)
         may_leave = all(eviction.event is GangEvent.PREEMPTED for eviction in evictions.values())
+        may_leave = may_leave and current.skipped.isdisjoint(preemption.victims)
+        event = GangEvent.PREEMPTED if may_leave else GangEvent.PREEMPTED_STAYS
         current.evictions |= evictions
         for key in evictions:
-            self._happens(key, GangEvent.PREEMPTED if may_leave else GangEvent.PREEMPTED_STAYS, current)
-        return may_leave
+            self._attempt(key, partial(self._happens, key, event, current), current)
+        if may_leave:
+            self._happens(preemption.gang, GangEvent.OTHERS_GIVE_WAY, current)
+
+    def _find_eviction(self, key: GangKey, by: Gang, evictions: dict[GangKey, Eviction], current: PlanningPass) -> None:
+        """Add the eviction of a gang for another one, unless it is evicted already."""
+        pods = self._pods(key, current)
+        if self._state(key, current) is not GangState.EVICTING and pods.begun:
+            evictions[key] = self._evictions.of_victim(key, pods, by, current)
 
     def _say_others_leave(self, key: GangKey, current: PlanningPass) -> None:
         self._say_waiting(key, event_messages.waits_for(current.preemptions[key]), current)
@@ -501,6 +546,9 @@ class GangPlanning:
                 return eviction.event or GangEvent.SPLIT_UNREAD
         return GangEvent.NEVER_A_PLACE if shortfall.permanent else GangEvent.NO_PLACE
 
+    def _find_no_room(self, key: GangKey, current: PlanningPass) -> None:
+        self._happens(key, self._without_room(key, current), current)
+
     def _remember_split(self, key: GangKey, now: float | None) -> None:
         """Remember since when a part of a gang has no room beside the other; None: it has room."""
         memory = self._memory.get(key)
@@ -532,7 +580,12 @@ class GangPlanning:
         for lost in last.lost_seats:
             by_gang.setdefault(lost.gang, []).append(lost)
         for key, seats in by_gang.items():
-            current.warn(current.looked[key].living, "GangSeatLost", event_messages.seats_lost(seats))
+            if key in current.looked:
+                self._attempt(key, partial(self._say_lost, key, seats, current), current)
+
+    @staticmethod
+    def _say_lost(key: GangKey, seats: list[LostSeat], current: PlanningPass) -> None:
+        current.warn(current.looked[key].living, "GangSeatLost", event_messages.seats_lost(seats))
 
     def _say_waiting(self, key: GangKey, text: str, current: PlanningPass, reason: str = "GangWaiting") -> None:
         """Say something of a gang that waits, if it is new, once a minute at most."""
@@ -551,7 +604,8 @@ class GangPlanning:
         waiting = sum(
             any(pod.name not in self._pending.assigned for pod in pods.waiting) for pods in current.looked.values()
         )
-        placed = sum(key not in current.looked or bool(current.looked[key].begun) for key in self.observed.gangs())
+        gangs = (key for key in self.observed.gangs() if key not in self._failed)
+        placed = sum(key not in current.looked or bool(current.looked[key].begun) for key in gangs)
         return waiting, placed
 
     def _actions(self) -> Mapping[GangAction, Callable[[GangKey, PlanningPass], None]]:

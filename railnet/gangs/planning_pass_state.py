@@ -8,7 +8,7 @@ from railnet.gangs.leader_memory import Eviction
 from railnet.gangs.members import Members
 from railnet.gangs.placement.gang import Gang, GangKey, Member, Placement, Shortfall
 from railnet.gangs.placement.preemption import Preemption
-from railnet.gangs.planning_result import About, Asked, Root, Said, Write
+from railnet.gangs.planning_result import About, Asked, GangFailure, Root, Said, Write
 from railnet.gangs.pod import GangPod
 from railnet.jobs.gang_request import GangRequest
 from railnet.objects.pod_name import PodName
@@ -59,8 +59,9 @@ class PlanningPass:
         writes: the pods that are to be written.
         said: events.
         asked_again: owners that are to be read once more.
-        impossible: gangs to which something happened that the table of their life does not have: they stay as they are in this pass.
-        errors: what is to be logged of them.
+        skipped: gangs that stay as they are in this pass: what happened to them is not in the table of their life, or a step for them has failed.
+        errors: what is to be logged of those to which something impossible happened.
+        failures: the steps that have failed.
         gangs: what the planner is given.
         seated: gangs that get no place in this pass, and whose placed pods keep their seats.
         looked: the sorted pods of the gangs that were looked at.
@@ -78,8 +79,9 @@ class PlanningPass:
     writes: dict[PodName, Write] = field(default_factory=dict)
     said: list[Said] = field(default_factory=list)
     asked_again: list[Asked] = field(default_factory=list)
-    impossible: set[GangKey] = field(default_factory=set)
+    skipped: set[GangKey] = field(default_factory=set)
     errors: list[str] = field(default_factory=list)
+    failures: list[GangFailure] = field(default_factory=list)
     gangs: dict[GangKey, Gang] = field(default_factory=dict)
     seated: list[Gang] = field(default_factory=list)
     looked: dict[GangKey, Members] = field(default_factory=dict)

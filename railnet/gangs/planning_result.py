@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from railnet.gangs.gate_removal_patch import Gated
+from railnet.gangs.placement.gang import GangKey
 from railnet.gangs.placement_annotation import Placed
 from railnet.gangs.pod_templates import PodTemplate
 from railnet.jobs.eviction_tolerance import UNREAD, Tolerance
@@ -99,6 +100,14 @@ class Said(NamedTuple):
     type: Literal["Normal", "Warning"] = "Normal"
 
 
+class GangFailure(NamedTuple):
+    """A gang that stays as it is, because a step for it has failed; `pause` is until the next try, in seconds."""
+
+    gang: GangKey
+    error: Exception
+    pause: float
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """Everything that a pass decides.
@@ -108,15 +117,18 @@ class Decision:
         said: events.
         asked_again: owners whose objects are to be read once more: a job may have been scaled.
         impossible: errors of Railnet itself that are for its log: what happened to gangs that the table of their life does not have.
+        failures: errors of Railnet itself in the steps for some gangs.
         again: the seconds after which to decide again although nothing has changed; None: never.
         waiting: how many gangs have pods that wait for a place.
-        placed: how many gangs have a place.
+        placed: how many gangs have a place; `failed` of how many the last try has failed, which are none of these.
     """
 
     writes: Mapping[PodName, Write] = field(default_factory=dict)
     said: tuple[Said, ...] = ()
     asked_again: tuple[Asked, ...] = ()
     impossible: tuple[str, ...] = ()
+    failures: tuple[GangFailure, ...] = ()
     again: float | None = None
     waiting: int = 0
     placed: int = 0
+    failed: int = 0

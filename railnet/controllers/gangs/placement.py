@@ -31,6 +31,7 @@ _log = logging.getLogger(__name__)
 _ALL = "all gangs"  # the only key: one plan for all gangs, and never two at a time
 _GATHER_SECONDS = 0.1  # after a change, for those that come with it: the pods of a gang are created one after the other
 _LOOK_AGAIN_SECONDS = 60.0  # the longest time between two decisions while something waits for a moment
+_FAILED = "a step for gang %s failed, so it stays as it is and is tried again in %g s; report this error, and delete its job if it waits for long"
 
 Clock = Callable[[], float]
 
@@ -67,7 +68,7 @@ class GangPlacement:
         self._inbox: deque[Callable[[], None]] = deque()  # what happened, to be taken in by the thread that decides
         self._gather = _GATHER_SECONDS
         self._lock = threading.Lock()
-        self._figures: dict[str, float] = {"waiting": 0, "placed": 0, "plan_seconds": 0.0}
+        self._figures: dict[str, float] = {"waiting": 0, "placed": 0, "failed": 0, "plan_seconds": 0.0}
         self._evictions: Counter[str] = Counter()
         self._pods = GangPods()
         self.queue: WorkQueue[str] = WorkQueue()
@@ -100,11 +101,12 @@ class GangPlacement:
         took = self._clock() - began
         self._gather = max(_GATHER_SECONDS, took)  # half of the time at most is spent on decisions
         with self._lock:
-            self._figures = {"waiting": decision.waiting, "placed": decision.placed, "plan_seconds": took}
+            counts = {"waiting": decision.waiting, "placed": decision.placed, "failed": decision.failed}
+            self._figures = {**counts, "plan_seconds": took}
         return None if decision.again is None else min(decision.again, _LOOK_AGAIN_SECONDS)
 
     def figures(self) -> Mapping[str, float]:
-        """Return how many gangs wait and are placed, how many pods were evicted, and how long the last plan took."""
+        """Return how many gangs wait, are placed and have failed, how many pods were evicted, and how long the last plan took."""
         with self._lock:
             return {**self._figures, "evictions": self._evictions["evictions"]}
 
@@ -123,6 +125,8 @@ class GangPlacement:
             self._events.say(event)
         for error in decision.impossible:
             _log.error("%s", error)
+        for failure in decision.failures:
+            _log.error(_FAILED, "/".join(failure.gang), failure.pause, exc_info=failure.error)
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
         self._take_in(lambda: self._planning.observed.change_node(before, after))

@@ -45,9 +45,10 @@ def test_leader_shows_its_objects_and_keys() -> None:
 
 
 def test_leader_that_places_gangs_shows_them() -> None:
-    leader = Leading(gangs=lambda: {"waiting": 2, "placed": 7, "evictions": 4, "plan_seconds": 0.25})
+    leader = Leading(gangs=lambda: {"waiting": 2, "placed": 7, "failed": 1, "evictions": 4, "plan_seconds": 0.25})
 
     assert samples(ControllersMetrics(), leader)[2:] == [
+        'gangs{state="failed"} 1',
         'gangs{state="placed"} 7',
         'gangs{state="waiting"} 2',
         "gang_evictions_total 4",
