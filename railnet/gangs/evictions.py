@@ -149,9 +149,7 @@ class GangEvictions:
             if pod.owner is not None:
                 self._pending.put(pod, Evict(), current)
 
-    def victims(
-        self, key: GangKey, pods: Members, memory: GangMemory | None, now: float, *, fresh: bool
-    ) -> Iterator[Gang]:
+    def victims(self, key: GangKey, pods: Members, memory: GangMemory, now: float, *, fresh: bool) -> Iterator[Gang]:
         """Yield a gang as one that may be preempted; nothing if it holds nothing, or has pods that nothing makes again.
 
         One that Railnet has not placed would come back without a gate, and take the same place. For one that should leave and does not,
@@ -159,7 +157,7 @@ class GangEvictions:
 
         `fresh` says that the pods may be sorted in another way than the last time, although none of them has changed.
         """
-        stage = None if memory is None else memory.stage
+        stage = memory.stage
         leaving = isinstance(stage, EvictingStage)
         if fresh or key not in self._victims:
             owned = all(pod.owner is not None for pod in pods.begun)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from railnet.gangs.life_cycle import GangEvent, GangState
-from railnet.gangs.placement.gang import Domain
+from railnet.gangs.placement.gang import Domain, GangKey
 from railnet.gangs.placement_annotation import Evicted
 from railnet.gangs.planning_result import Asked
 
@@ -176,3 +176,19 @@ class GangMemory:
 
     def _in_stage(self, stage: BegunStage) -> "GangMemory":
         return self if stage == self.stage else replace(self, stage=stage)
+
+
+class GangMemories(dict[GangKey, GangMemory]):
+    """The facts about each gang; of one without an entry there are none.
+
+    Attributes:
+        open: the gangs that may need something.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: set[GangKey] = set()
+
+    def __missing__(self, _: GangKey) -> GangMemory:
+        """Return what is remembered of a gang without an entry."""
+        return GangMemory()

@@ -1,8 +1,8 @@
 """The life of a gang as a table: for a state and an event the next state and the action, with its reason. Pure.
 
-A state is derived from the pods and from what a leader remembers (`railnet.gangs.leader_memory`). Events are recognised, and actions are done, in
-`railnet.gangs.planning`. Each pair is either in `LIFE_CYCLE` or in `IMPOSSIBLE`; a test proves it. If one that is impossible happens, it is logged, and
-the gang stays as it is in this pass: one gang must not stop all others.
+A state is derived from the pods and from what a leader remembers (`railnet.gangs.leader_memory`). Events are recognised in `railnet.gangs.planning`,
+and actions are done in `railnet.gangs.actions`. Each pair is either in `LIFE_CYCLE` or in `IMPOSSIBLE`; a test proves it. If one that is impossible
+happens, it is logged, and the gang stays as it is in this pass: one gang must not stop all others.
 """
 
 from collections.abc import Collection, Iterator

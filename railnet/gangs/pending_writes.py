@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from railnet.backoff import Backoff
 from railnet.gangs import event_messages
 from railnet.gangs.gate_removal_patch import Gated
+from railnet.gangs.members import Members, members
 from railnet.gangs.placement_annotation import Placed
 from railnet.gangs.planning_pass_state import PlanningPass, about
 from railnet.gangs.planning_result import Admit, Annotate, Evict, Said, Withdraw, Write, WriteOutcome
@@ -37,6 +38,10 @@ class PendingWrites:
         self._annotated: set[PodName] = set()
         self._withdrawn: set[PodName] = set()
         self._refused: dict[PodName, dict[type[Write], _Refused]] = {}
+
+    def members(self, gang_pods: Iterable[GangPod]) -> Members:
+        """Sort the pods of a gang; those whose gates are being removed have their place."""
+        return members(gang_pods, self.assigned.keys())
 
     def pod_changed(self, before: GangPod, now: GangPod | None) -> None:
         """Take in that a pod is as it is now; None if it is gone."""

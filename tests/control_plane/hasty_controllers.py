@@ -9,14 +9,14 @@ from functools import partial
 from railnet.__main__ import main
 from railnet.apiserver import lease
 from railnet.controllers import informer
-from railnet.gangs import evictions, planning
+from railnet.gangs import actions, evictions, planning
 
 STUCK_SECONDS = 2.0
 MEMBER_SECONDS = 60.0
 
 if __name__ == "__main__":
     evictions.STUCK_SECONDS = STUCK_SECONDS
-    planning.MEMBER_SECONDS = MEMBER_SECONDS
+    actions.MEMBER_SECONDS = planning.MEMBER_SECONDS = MEMBER_SECONDS
     informer.BACKOFF = informer.BACKOFF._replace(longest_seconds=1.0)
     lease.lead = partial(lease.lead, seconds=lease.Seconds(lease=90.0, renew=60.0))
     main()

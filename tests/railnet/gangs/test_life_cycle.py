@@ -24,7 +24,7 @@ def test_each_pair_of_a_state_and_an_event_has_a_row_with_a_reason_or_is_impossi
 def test_every_state_event_and_action_is_in_the_table_and_planning_can_do_each_action() -> None:
     assert {state for state, _ in LIFE_CYCLE} | {rule.then for rule in LIFE_CYCLE.values()} == set(GangState)
     assert {event for _, event in LIFE_CYCLE} == set(GangEvent)
-    assert {rule.action for rule in LIFE_CYCLE.values()} == set(GangAction) == set(GangPlanning()._acts)
+    assert {rule.action for rule in LIFE_CYCLE.values()} == set(GangAction) == set(GangPlanning()._actions.acts)
 
 
 def test_a_gang_is_evicted_exactly_when_it_enters_or_is_in_the_state() -> None:

@@ -25,7 +25,7 @@ def cluster() -> GangCluster:
 
 def fail(leader: Leader, action: GangAction, key: GangKey = BAD, *, after: bool = False) -> Callable[[], None]:
     """Have an action fail for one gang, also after it was done; return what ends that."""
-    acts = leader.gangs._planning._acts
+    acts = leader.gangs._planning._actions.acts
     done = acts[action]
 
     def failing(of: GangKey, current: PlanningPass) -> None:

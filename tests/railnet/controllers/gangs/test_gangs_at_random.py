@@ -154,7 +154,7 @@ def test_a_gang_is_in_the_state_that_the_table_has_after_each_event(seed: int, m
         action = happens(planning, key, event, current)
         is_refused = event is GangEvent.PLACE_FOUND and not current.writes  # a moment ago, by the API server
         if key in planning._memory and not is_refused:
-            has_begun = bool(planning._members(key).begun)
+            has_begun = bool(planning._pending.members(planning.observed.of(key)).begun)
             after = planning._memory[key].state(current.now, has_begun=has_begun)
             if after is not rule.then and not {after, rule.then} <= BEHIND:
                 differences.add((event, rule, after))
