@@ -27,6 +27,7 @@ from railnet.gangs.planning_result import Decision, Said, WriteOutcome
 from railnet.gangs.pod import GangPod
 
 _NONE = Members((), (), (), ())
+_READS_SECONDS = 30.0  # of a new leader, that no gang begins before it has read for how many members others keep room
 
 
 class GangPlanning:
@@ -44,6 +45,7 @@ class GangPlanning:
         self._actions = GangActions(self.observed, self._pending, self._evictions, self._memory)
         self._failed = FailedGangs()
         self._last = Pass()
+        self._began = float("inf")
         self._logged: set[tuple[GangState, GangEvent]] = set()  # impossible pairs
 
     def pod_changed(self, before: GangPod | None, after: GangPod | None) -> None:
@@ -78,6 +80,7 @@ class GangPlanning:
             wall: in seconds since 1970.
             find: finds what is known of the owner of a pod.
         """
+        self._began = min(self._began, now)
         current = PlanningPass(now, wall, find)
         try:
             self._decide(current)
@@ -183,7 +186,8 @@ class GangPlanning:
         has_run = is_old and not is_reserved
         size, self._memory[key] = gang_size(self._memory[key], pods, request, current, has_run=has_run)
         current.sizes[key] = size
-        current.is_room_unknown |= is_reserved and not size.is_read
+        if is_reserved and not size.is_read and current.now < self._began + _READS_SECONDS:
+            current.is_room_unknown = True
         if pods.begun and size.missing:
             return self._incomplete(key, pods, size, current)
         if pods.begun and size.known and is_size_known(request, pods, size.root):

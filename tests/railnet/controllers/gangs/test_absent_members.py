@@ -443,6 +443,24 @@ def test_next_leader_gives_no_gang_the_room_that_is_reserved_for_another(
     assert cluster.gated() == []
 
 
+def test_job_that_cannot_be_read_for_long_does_not_keep_other_gangs_from_the_next_leader(cluster: GangCluster) -> None:
+    staged(cluster)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    leader = Leader(cluster)
+    leader.learn()
+    leader.gangs.reconcile("all gangs")
+    cluster.add_gang("other", 3, least=3)
+    leader.learn()
+    leader.gangs.reconcile("all gangs")
+    assert len(leader.gangs.writes.queue) == 0
+    cluster.now += 30
+    leader.gangs.reconcile("all gangs")
+
+    assert len(leader.gangs.writes.queue) == 3
+
+
 @pytest.mark.parametrize("is_next", [False, True], ids=["the leader that placed it", "the next leader"])
 def test_time_that_a_tenant_writes_keeps_no_room_for_longer(cluster: GangCluster, is_next: bool) -> None:
     """One pod, which nothing makes again, would keep the room of any number of others for ever."""
