@@ -13,7 +13,7 @@ from railnet.gangs.gang_size import SETTLE_SECONDS
 from railnet.gangs.gate_removal_patch import HOSTNAME
 from railnet.gangs.leader_memory import EvictingStage, GangMemories, Tries
 from railnet.gangs.life_cycle import GangAction
-from railnet.gangs.members import Members, makes_all, planned, reserved_until
+from railnet.gangs.members import NONE_TO_COME, Members, makes_all, planned, reserved_until
 from railnet.gangs.observed_state import ObservedState
 from railnet.gangs.pending_writes import REFUSALS_SAID, PendingWrites
 from railnet.gangs.placement.gang import GangKey, LostSeat
@@ -164,7 +164,7 @@ class GangActions:
 
     def _plan_without(self, key: GangKey, current: PlanningPass) -> None:
         size, living = current.sizes[key], len(current.looked[key].living)
-        current.sizes[key] = replace(size, coming=(), least=min(size.least, living), absent=0)
+        current.sizes[key] = replace(size, coming=NONE_TO_COME, least=min(size.least, living), absent=0)
         self._plan(key, current)
 
     def _plan(self, key: GangKey, current: PlanningPass) -> None:

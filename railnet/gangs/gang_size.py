@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from railnet.gangs.leader_memory import Arrivals, GangMemory
 from railnet.gangs.life_cycle import GangEvent
-from railnet.gangs.members import Members, is_size_known, made, needed, needs_root, to_come
+from railnet.gangs.members import NONE_TO_COME, Members, is_size_known, made, needed, needs_root, to_come
 from railnet.gangs.planning_pass_state import GangSize, PlanningPass, about
 from railnet.gangs.planning_result import Root
 from railnet.jobs.gang_recogniser import agreed
@@ -37,13 +37,13 @@ def gang_size(
     """
     root, is_read, memory = _root(memory, pods, request, current, has_run=has_run)
     if not is_read:
-        return GangSize(request, root, False, 0, (), len(pods.begun), 0, is_read=False), memory
+        return GangSize(request, root, False, 0, NONE_TO_COME, len(pods.begun), 0, is_read=False), memory
     arrivals = memory.arrivals.with_members(len(pods.living), current.now)
     if arrivals is not memory.arrivals:
         memory = replace(memory, arrivals=arrivals)
     known = _has_settled(arrivals, pods, request, root, current) and not _is_joined(pods, current)
     least = needed(request, pods, root) if known else len(pods.begun)
-    coming = to_come(request, pods, root) if known else ()
+    coming = to_come(request, pods, root) if known else NONE_TO_COME
     absent = max(0, least - len(pods.living))
     return GangSize(request, root, known, made(request, root), coming, least, absent), memory
 

@@ -124,17 +124,38 @@ def made(request: GangRequest, root: Root | None) -> int:
     return sum(template.count for template in _of_gang(root, request.name))
 
 
-def to_come(request: GangRequest, gang_pods: Members, root: Root | None) -> tuple[Member, ...]:
+@dataclass(frozen=True, slots=True)
+class MembersToCome:
+    """The members that a root will still make. Each is made when it is planned: a root may ask for a hundred thousand, at no cost.
+
+    Attributes:
+        alike: one member of each template, and the ranks of those that are like it.
+    """
+
+    alike: tuple[tuple[Member, range], ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many there are; the planner is given at most so many."""
+        return min(_MOST_TO_COME, sum(len(ranks) for _, ranks in self.alike))
+
+    def members(self) -> Iterator[Member]:
+        """Yield them."""
+        every = (replace(member, rank=rank) for member, ranks in self.alike for rank in ranks)
+        return islice(every, _MOST_TO_COME)
+
+
+def to_come(request: GangRequest, gang_pods: Members, root: Root | None) -> MembersToCome:
     """Return the members that the root will still make. What exists of a role says more of its shape than the template."""
     templates = _of_gang(root, request.name)
     seen = Counter(pod.role for pod in gang_pods.came)
     like = {pod.role: pod for pod in reversed(gang_pods.came)}
-    return tuple(islice(_missing(templates, seen, like), _MOST_TO_COME))
+    return MembersToCome(tuple(_missing(templates, seen, like)))
 
 
 def _missing(
     templates: Collection[PodTemplate], seen: Mapping[str, int], like: Mapping[str, GangPod]
-) -> Iterator[Member]:
+) -> Iterator[tuple[Member, range]]:
     roles = {template.role for template in templates}
     others = sum(count for role, count in seen.items() if role not in roles)  # they are of one of the templates
     for template in templates:
@@ -145,7 +166,10 @@ def _missing(
         asks = _shape(template) if pod is None else _without_place(pod)
         if asks is not None:
             role = template.role if pod is None else pod.role
-            yield from (Member("", asks, role, rank) for rank in range(there + taken, template.count))
+            yield Member("", asks, role), range(there + taken, template.count)
+
+
+NONE_TO_COME = MembersToCome()
 
 
 def planned(  # noqa: PLR0913 - the facts of one gang
@@ -154,7 +178,7 @@ def planned(  # noqa: PLR0913 - the facts of one gang
     assigned: Mapping[PodName, Placed],
     *,
     waiting: bool,
-    coming: tuple[Member, ...] = (),
+    coming: MembersToCome = NONE_TO_COME,
     least: int = 0,
     excluded: frozenset[Domain] = frozenset(),
     queued: float = 0.0,
@@ -175,7 +199,7 @@ def planned(  # noqa: PLR0913 - the facts of one gang
     return Gang(
         namespace=every[0].name.namespace,
         name=request.name,
-        members=(*living, *coming),
+        members=(*living, *coming.members()),
         needed=least,
         constraint=constraint,
         # One pod of high priority, which is all that a quota may permit, must not take others' place for its whole gang.

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from railnet.gangs.leader_memory import Eviction
-from railnet.gangs.members import Members
-from railnet.gangs.placement.gang import Gang, GangKey, Member, Placement, Shortfall
+from railnet.gangs.members import Members, MembersToCome
+from railnet.gangs.placement.gang import Gang, GangKey, Placement, Shortfall
 from railnet.gangs.placement.preemption import Preemption
 from railnet.gangs.planning_result import About, Asked, GangFailure, Root, Said, Write
 from railnet.gangs.pod import GangPod
@@ -38,7 +38,7 @@ class GangSize:
     root: Root | None
     known: bool
     made: int
-    coming: tuple[Member, ...]
+    coming: MembersToCome
     least: int
     absent: int
     is_read: bool = True
@@ -46,7 +46,7 @@ class GangSize:
     @property
     def missing(self) -> int:
         """How many members are known that do not exist."""
-        return max(self.absent, len(self.coming))
+        return max(self.absent, self.coming.count)
 
 
 @dataclass(slots=True)

@@ -77,7 +77,7 @@ def test_templates_of_other_gangs_do_not_count() -> None:
 def test_members_to_come_are_those_of_each_role_that_are_missing() -> None:
     worker = {"jobset.sigs.k8s.io/jobset-name": "set", "jobset.sigs.k8s.io/replicatedjob-name": "worker"}
     made = root(a_template("ps", 1, gpus=1), a_template("worker", 3, gpus=8))
-    coming = to_come(ALL, found(a_pod("w-0", labels=worker, gpus=4)), made)
+    coming = list(to_come(ALL, found(a_pod("w-0", labels=worker, gpus=4)), made).members())
 
     assert [member.role for member in coming] == ["ps", "worker", "worker"]
     assert gpus(coming) == [1, 4, 4]  # what exists of a role says more than its template
@@ -89,7 +89,7 @@ def test_member_to_come_is_not_pinned_to_the_leaf_of_the_one_that_it_is_like() -
         placed='{"domain":{"railnet.io/leaf":"a"},"attempt":1}',
         spec={"nodeSelector": {"railnet.io/leaf": "a", "disk": "fast"}},
     )
-    (coming,) = to_come(ALL, found(placed), root(a_template("", 2)))
+    (coming,) = to_come(ALL, found(placed), root(a_template("", 2))).members()
 
     assert coming.shape.selector == (("disk", "fast"),)
 
@@ -97,14 +97,17 @@ def test_member_to_come_is_not_pinned_to_the_leaf_of_the_one_that_it_is_like() -
 def test_members_to_come_have_a_limit_and_the_number_that_starts_together_has_none() -> None:
     made = root(*(a_template(f"task-{number}", 100_000) for number in range(5)))
 
-    assert len(to_come(ALL, found(a_pod("w-0")), made)) == 20_000
+    coming = to_come(ALL, found(a_pod("w-0")), made)
+
+    assert len(coming.alike) == 5  # no member exists before it is planned
+    assert coming.count == len(list(coming.members())) == 20_000
     assert needed(ALL, found(a_pod("w-0")), made) == 500_000
 
 
 def test_template_that_cannot_be_read_makes_no_member() -> None:
     broken = PodTemplate("ps", 2, {"spec": {"containers": "none"}})
 
-    coming = to_come(ALL, found(a_pod("w-0")), root(broken, a_template("worker", 1)))
+    coming = list(to_come(ALL, found(a_pod("w-0")), root(broken, a_template("worker", 1))).members())
 
     assert [member.role for member in coming] == ["worker"]  # w-0 does not say its role, and counts as the first
 
