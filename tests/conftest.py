@@ -24,6 +24,7 @@ logging.getLogger("grpc").setLevel(logging.INFO)
 
 _TESTS = Path(__file__).parent
 _MODULES = sorted(_TESTS.rglob("test_*.py"))
+_LAST_LINES = 25
 _measured = pytest.StashKey[list[str]]()
 
 
@@ -59,8 +60,25 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+class FailuresAtOnce:
+    """Prints the end of each failure when it happens: a later test that hangs ends the process, and with it the report."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        """Print to the terminal of a run; a worker of a run with several processes has none."""
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Print it."""
+        terminal: pytest.TerminalReporter | None = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal is not None:
+            terminal.write_line(f"\nfailed: {report.nodeid} ({report.when})")
+            for line in report.longreprtext.splitlines()[-_LAST_LINES:]:
+                terminal.write_line(f"  {line}")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_measured] = []
+    config.pluginmanager.register(FailuresAtOnce(config))
     config.pluginmanager.register(WaitingLimit(1, is_quick))
 
 

@@ -218,16 +218,18 @@ def test_next_daemon_waits_for_the_end_of_the_one_before(node: Node) -> None:
     pod = node.run_pod("train", vfs=1)
     first = node.daemon.process
     with subprocess.Popen(command("node"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as second:
-        warning = next(line for line in second.stderr if "another railnet daemon" in line)
-        drain = threading.Thread(target=second.stderr.read)
-        drain.start()
-        alive = second.poll() is None
-        answered = probe("/readyz")[0]
-        first.send_signal(signal.SIGTERM)
-        first.wait(60)
-        until(lambda: len(node.kubelet.healthy(RESOURCE)) == node.vfs and probe("/readyz")[0] == 200)
-        node.remove_pod(pod)
-        second.send_signal(signal.SIGTERM)
+        try:
+            warning = next(line for line in second.stderr if "another railnet daemon" in line)
+            drain = threading.Thread(target=second.stderr.read)
+            drain.start()
+            alive = second.poll() is None
+            answered = probe("/readyz")[0]
+            first.send_signal(signal.SIGTERM)
+            first.wait(60)
+            until(lambda: len(node.kubelet.healthy(RESOURCE)) == node.vfs and probe("/readyz")[0] == 200)
+            node.remove_pod(pod)
+        finally:
+            second.send_signal(signal.SIGTERM)
         drain.join()
 
     assert ("waits for its end" in warning, alive, answered) == (True, True, 200)

@@ -183,14 +183,16 @@ def test_netdev_that_was_moved_out_of_its_pod_is_found_at_del(node: Node) -> Non
 def test_namespace_without_a_mount_point_lives_as_long_as_its_processes(node: Node) -> None:
     pod = node.run_pod("train", vfs=1)
     with subprocess.Popen(["nsenter", f"--net={pod.netns}", "sleep", "600"]) as process:
-        own = Path(f"/proc/{process.pid}/ns/net")
-        until(lambda: own.stat().st_ino == pod.netns.stat().st_ino)
-        node.kill_daemon()
-        node.destroy_netns(pod)
-        node.start_daemon()
-        (record,) = records()
-        still = inside(own, "ip", "-brief", "link", "show", "net1")
-        process.kill()
+        try:
+            own = Path(f"/proc/{process.pid}/ns/net")
+            until(lambda: own.stat().st_ino == pod.netns.stat().st_ino)
+            node.kill_daemon()
+            node.destroy_netns(pod)
+            node.start_daemon()
+            (record,) = records()
+            still = inside(own, "ip", "-brief", "link", "show", "net1")
+        finally:
+            process.kill()
     node.kill_daemon()
     node.start_daemon()
     left = records()

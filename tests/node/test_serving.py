@@ -116,11 +116,13 @@ def hanging_add(node: Node, sandbox: Sandbox) -> Iterator[subprocess.Popen[bytes
     environ = node.runtime.environment("ADD", sandbox)
     executable = [PLUGINS / "railnet"]
     with subprocess.Popen(executable, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        process.stdin.write(cni_config.stdin(network, network.plugins[0], {}, None))
-        process.stdin.close()
-        until(PID.exists)
-        yield process
-        process.kill()
+        try:
+            process.stdin.write(cni_config.stdin(network, network.plugins[0], {}, None))
+            process.stdin.close()
+            until(PID.exists)
+            yield process
+        finally:
+            process.kill()
 
 
 def test_del_ends_a_running_add_whose_delegate_hangs(

@@ -234,8 +234,10 @@ def test_supervisor_that_cannot_write_its_log_ends_a_silent_daemon_all_the_same(
     os.set_blocking(write_end, True)
     command = [sys.executable, "-c", RUN, sys.executable, PROGRAM, "stop", tmp_path]
     with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=write_end) as process:
-        until(lambda: (tmp_path / "starts").exists() and len((tmp_path / "starts").read_text().splitlines()) == 2)
-        process.kill()
+        try:
+            until(lambda: (tmp_path / "starts").exists() and len((tmp_path / "starts").read_text().splitlines()) == 2)
+        finally:
+            process.kill()
     os.close(read_end)
     os.close(write_end)
 
