@@ -14,6 +14,7 @@ from railnet.objects.owner_reference import OwnerReference, controller
 _log = logging.getLogger(__name__)
 DEEPEST = 6  # TrainJob, JobSet, Job, pod are four
 _REMEMBERED = 20_000
+_LONGEST_UID = 128  # the API server makes UIDs of 36 characters, and accepts any text as an owner's
 # The API server accepts any text as an owner's version and name, and both become part of a path.
 _VERSION = re.compile(r"v[0-9]{1,3}((alpha|beta)[0-9]{1,3})?")
 # The resources of the kinds that own a training pod, or own its owner, by group and kind. The ClusterRole grants `get` on each of them.
@@ -47,10 +48,10 @@ def known_kinds() -> Mapping[tuple[str, str], str]:
 
 
 def address(namespace: str, owner: OwnerReference) -> ApiObject | None:
-    """Return the address of an owner; None if its kind is not known, or no object can have its version and name."""
+    """Return the address of an owner; None if its kind is not known, or no object can have its version, name and UID."""
     group, _, version = owner.api_version.rpartition("/")
     resource = _RESOURCES.get((group, owner.kind))
-    if resource is None or _VERSION.fullmatch(version) is None:
+    if resource is None or _VERSION.fullmatch(version) is None or len(owner.uid) > _LONGEST_UID:
         return None
     try:
         return ApiObject(owner.api_version, resource, owner.name, namespace)
@@ -89,13 +90,18 @@ class Life(Enum):
 
 
 class Owners:
-    """Finds roots through the API server, and remembers the owners that it has seen: an owner's owner never changes."""
+    """Finds roots through the API server, and remembers the owners that it has seen: an owner's owner never changes.
+
+    A pod's author writes the whole reference, and may write the UID of any object of the cluster into it. So what is remembered of a
+    reference counts for the same reference in the same namespace alone: the author of such a pod could have had it by the object itself.
+    """
 
     def __init__(self, api: ApiServer) -> None:
         """Ask an API server."""
         self._api = api
         self._lock = threading.Lock()
-        self._above: dict[str, OwnerReference | None] = {}  # by UID
+        self._above: dict[str, dict[OwnerReference, OwnerReference | None]] = {}  # by namespace
+        self._remembered = 0
 
     def root(self, namespace: str, owner: OwnerReference) -> OwnerReference:
         """Return the last of an object's owners. It is `owner` itself if that has no owner, or is of a kind that is not known.
@@ -140,18 +146,29 @@ class Owners:
         Raises:
             RequestFailed: the API server did not answer; the next call asks again.
         """
-        if address(namespace, owner) is None:  # nothing is remembered of it: any pod may say so of any UID
+        if address(namespace, owner) is None:
             return None
         with self._lock:
-            if owner.uid in self._above:
-                return self._above[owner.uid]
+            of_namespace = self._above.get(namespace, {})
+            if owner in of_namespace:
+                return of_namespace[owner]
         owner_object = read_owner(self._api, namespace, owner)
         above = None if owner_object is None else controller(owner_object)
         with self._lock:
-            if len(self._above) >= _REMEMBERED:
-                self._above.clear()
-            self._above[owner.uid] = above
+            self._remember(namespace, owner, above)
         return above
+
+    def _remember(self, namespace: str, owner: OwnerReference, above: OwnerReference | None) -> None:
+        """Remember an answer. If there are too many, the namespace with the most loses its oldest one, and no other namespace any."""
+        of_namespace = self._above.setdefault(namespace, {})
+        self._remembered += owner not in of_namespace
+        of_namespace[owner] = above
+        if self._remembered > _REMEMBERED:
+            most = max(self._above, key=lambda name: len(self._above[name]))
+            del self._above[most][next(iter(self._above[most]))]
+            self._remembered -= 1
+            if not self._above[most]:
+                del self._above[most]
 
     def created(self, namespace: str, owner: OwnerReference) -> str:
         """Return when an object was created, as the API server writes times; empty if that cannot be known.
@@ -168,4 +185,5 @@ class Owners:
             if error.temporary:
                 raise
             return ""
-        return created_text(owner_object["metadata"])
+        metadata = owner_object["metadata"]
+        return created_text(metadata) if metadata["uid"] == owner.uid else ""

@@ -172,12 +172,12 @@ class CleanUp:
 
     def _doomed(self, group: ServerGroup, job: Job) -> list[Doomed]:
         """Return what makes the parameter servers; what makes the highest rank comes last."""
-        makers: dict[str, Doomed] = {}
+        makers: dict[tuple[ApiObject, str], Doomed] = {}  # a pod's author may give two objects the same UID
         for pod in group.servers:
             maker = self._maker(pod)
-            makers.pop(maker.uid, None)
-            makers[maker.uid] = maker
-        return [maker for maker in makers.values() if maker.uid in group.uids or self._makes_servers(maker, job)]
+            makers.pop((maker.about, maker.uid), None)
+            makers[maker.about, maker.uid] = maker
+        return [maker for maker in makers.values() if maker.about.resource == "pods" or self._makes_servers(maker, job)]
 
     def _maker(self, pod: TrainingPod) -> Doomed:
         """Return the last of a pod's owners that is of a kind of Kubernetes' own; the pod itself if there is none."""

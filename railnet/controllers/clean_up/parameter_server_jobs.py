@@ -36,11 +36,6 @@ class ServerGroup:
     ranks: frozenset[tuple[int, ...]]
 
     @property
-    def uids(self) -> frozenset[str]:
-        """The UIDs of the parameter servers' pods."""
-        return frozenset(pod.uid for pod in self.servers)
-
-    @property
     def about(self) -> InvolvedObject:
         """The object that an event about the job is written to. It is not a parameter server's object: that goes."""
         namespace = self.servers[0].job.namespace

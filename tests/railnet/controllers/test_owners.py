@@ -159,13 +159,67 @@ def test_reference_that_anyone_may_write_asks_for_nothing_else(owner: OwnerRefer
     assert api.paths == []
 
 
-def test_memory_of_owners_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owners_module, "_REMEMBERED", 10)
-    owners, _ = finder({})
-    for number in range(100):
-        owners.root("ml", OwnerReference("batch/v1", "Job", f"j{number}", str(number)))
+@pytest.mark.parametrize(
+    "forged",
+    [
+        OwnerReference("batch/v1", "Job", "no-such-job", JOB.uid),
+        OwnerReference("batch/v1", "Job", JOB.name, JOB.uid),
+        OwnerReference("apps/v1", "StatefulSet", JOB.name, JOB.uid),
+    ],
+    ids=["another name", "the same name", "another kind"],
+)
+def test_pod_that_names_another_namespaces_uid_changes_no_root_there(forged: OwnerReference) -> None:
+    owners, _ = finder(CHAIN)
 
-    assert len(owners._above) <= 10
+    assert owners.root("attacker", forged) == forged
+    assert owners.root("ml", JOB) == TRAIN_JOB
+
+
+def test_pod_that_names_another_namespaces_uid_is_not_told_its_root() -> None:
+    owners, _ = finder(CHAIN)
+
+    assert owners.root("ml", JOB) == TRAIN_JOB
+    assert owners.root("attacker", JOB) == JOB
+
+
+def test_pod_that_names_another_objects_uid_changes_no_root_in_its_own_namespace() -> None:
+    owners, _ = finder(CHAIN)
+    forged = OwnerReference("batch/v1", "Job", "no-such-job", JOB.uid)
+
+    assert owners.root("ml", forged) == forged
+    assert owners.root("ml", JOB) == TRAIN_JOB
+
+
+def test_object_of_the_same_name_and_another_uid_gives_a_job_no_age() -> None:
+    """The oldest of two jobs of one name has the names on net1, so a pod that names an old object must not be as old."""
+    created = {"metadata": {"name": JOB.name, "uid": JOB.uid, "creationTimestamp": "2020-01-01T00:00:00Z"}}
+    owners, _ = finder({PATHS[JOB]: created})
+
+    assert owners.created("ml", JOB) == "2020-01-01T00:00:00Z"
+    assert owners.created("ml", OwnerReference("batch/v1", "Job", JOB.name, "forged")) == ""
+
+
+def test_reference_with_a_uid_that_no_object_has_is_not_asked_for() -> None:
+    owners, api = finder(CHAIN)
+    long = OwnerReference("batch/v1", "Job", JOB.name, "3" * 1_000_000)
+
+    assert owners.root("ml", long) == long
+    assert (api.paths, owners._above) == ([], {})
+
+
+def test_namespace_with_many_owners_costs_no_other_namespace_what_is_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(owners_module, "_REMEMBERED", 10)
+    owners, api = finder(CHAIN)
+    owners.root("ml", JOB)
+    for number in range(100):
+        owners.root("attacker", OwnerReference("batch/v1", "Job", f"j{number}", str(number)))
+    asked = len(api.paths)
+
+    assert sum(map(len, owners._above.values())) == 10
+    assert owners.root("ml", JOB) == TRAIN_JOB
+    assert len(api.paths) == asked
 
 
 # `spec.group`, `spec.names.kind` and `spec.names.plural` of each CustomResourceDefinition, by its file.

@@ -301,6 +301,19 @@ def test_object_that_a_pod_only_says_it_belongs_to_stays(job: TemplateJob, leade
     assert (job.left("StatefulSet"), job.left("Deployment")) == (["database"], ["other-ps-0"])
 
 
+def test_pod_that_names_another_owner_by_the_uid_of_a_parameter_servers_deployment_keeps_none(
+    job: TemplateJob, leader: Leader
+) -> None:
+    labels = {"name": "mnist", "job": "ps", "task": "7"}
+    deployment = next(one for one in job.cluster.of("deployments") if one["metadata"]["name"] == "mnist-ps-0")
+    forged = {**owned_by("Deployment", "no-such-object"), "uid": deployment["metadata"]["uid"]}
+    job.pod("forged", labels, "mnist-ps-7", forged)
+    end_all(job)
+    leader.look()
+
+    assert job.left("Deployment") == []
+
+
 def test_owner_that_cannot_exist_keeps_the_pod(job: TemplateJob, leader: Leader) -> None:
     labels = {"name": "mnist", "job": "ps", "task": "7"}
     job.pod("forged", labels, "mnist-ps-7", {**owned_by("Deployment", "x"), "name": "../../secrets"})
