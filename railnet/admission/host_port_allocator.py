@@ -5,16 +5,17 @@ guaranteed, and what only the scheduler guarantees.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 
+from railnet.admission.host_port_holders import GIVEN_SECONDS, PortHolders
 from railnet.admission.host_port_usage import Identity, SeenPod
 from railnet.errors import NotReady
 from railnet.jobs.host_port_choice import PortRange, PortShare, choose, parse
 from railnet.objects.pod import Pod
 
-# A pod is stored at the latest when its request ends (kube-apiserver --request-timeout: 60 s), and seen within seconds of that.
-_GIVEN_SECONDS = 90.0
+# Of the range, for the pods of one namespace that are not seen yet; but not fewer ports than the second number, for a small range. A thousand
+# pods that are made at the same moment are seen within some seconds.
+_UNSEEN_SHARE, _FEWEST_UNSEEN = 4, 64
 _RESTING_SECONDS = 60.0  # for kube-proxy on all nodes, and for connections to the pod that had the port
 
 
@@ -34,8 +35,7 @@ class HostPorts:
         """Give ports of a range; `replica` is the name of this replica's own pod, `clock` returns seconds."""
         self.ports, self._replica, self._clock = ports, replica, clock
         self._listed = False
-        self._used: Counter[int] = Counter()
-        self._given: dict[int, float] = {}  # when each port was given to a pod that is not seen yet
+        self._holders = PortHolders(ports)
         self._resting: dict[int, float] = {}  # when each free port was last seen in use
         self._replicas: set[str] = set()
         self._members: dict[Identity, dict[str, SeenPod]] = {}
@@ -53,10 +53,12 @@ class HostPorts:
             self._remember(after)
 
     def free_port(self, pod: Pod) -> int:
-        """Return a port that no pod has that was seen, and that was given to no other pod.
+        """Return a port that no pod has that was seen, and that was given to no other pod; if none is free, one that another namespace holds without need.
+
+        The port stays free until `give`: a review may still refuse the pod, and a dry run makes none.
 
         Raises:
-            NotReady: no port is free, or the pods are not known yet.
+            NotReady: no port is free, the namespace has too many ports whose pods do not come, or the pods are not known yet.
         """
         if not self._listed:
             raise NotReady(
@@ -64,16 +66,34 @@ class HostPorts:
                 "railnet-admission if that lasts"
             )
         now = self._clock()
-        _forget_older(self._given, now - _GIVEN_SECONDS)
+        self._holders.take_back_older(now - GIVEN_SECONDS)
         _forget_older(self._resting, now - _RESTING_SECONDS)
+        self._check_unseen(pod.namespace)
+        return self._chosen(pod, now)
+
+    def give(self, port: int, namespace: str) -> None:
+        """Hold a port for a pod of a namespace, because a review has given it the port."""
+        self._holders.give(port, namespace, self._clock())
+
+    def _check_unseen(self, namespace: str) -> None:
+        most = max(self.ports.size // _UNSEEN_SHARE, _FEWEST_UNSEEN)
+        if self._holders.unseen(namespace) >= most:
+            raise NotReady(
+                f"namespace {namespace:.63} has {most} host ports that were given to pods which do not exist yet, and gets no more before these "
+                f"pods are seen, or {GIVEN_SECONDS:g} s have passed; see what refuses the pods, such as a quota, and try again"
+            )
+
+    def _chosen(self, pod: Pod, now: float) -> int:
+        held = self._holders
         own = {port.number for container in (*pod.containers, *pod.sidecars) for port in container.ports}
-        port = choose(self.ports, (self._used, self._given, own), self._resting, self._share())
+        port = choose(self.ports, (held.used, held.given, own), self._resting, self._share())
+        if port is None:
+            port = held.yielded(pod.namespace, own, now)
         if port is None:
             raise NotReady(
-                f"no host port of {self.ports} is free for this pod: pods have {self._in_use()} of {self.ports.size}; wait until pods end, or have the "
+                f"no host port of {self.ports} is free for this pod: pods have {len(held.used)} of {self.ports.size}; wait until pods end, or have the "
                 "administrator widen --host-ports"
             )
-        self._given[port] = now
         return port
 
     async def pod(self, identity: Identity, seconds: float) -> SeenPod | None:
@@ -95,9 +115,7 @@ class HostPorts:
         return max(self._members[identity].values(), key=lambda pod: pod.port_names is not None)
 
     def _remember(self, pod: SeenPod) -> None:
-        for port in pod.ports:
-            self._used[port] += 1
-            self._given.pop(port, None)
+        for port in self._holders.remember(pod):
             self._resting.pop(port, None)
         if pod.replica:
             self._replicas.add(pod.name)
@@ -107,12 +125,8 @@ class HostPorts:
                 waiting.set()
 
     def _forget(self, pod: SeenPod) -> None:
-        for port in pod.ports:
-            self._used[port] -= 1
-            if not self._used[port]:
-                del self._used[port]
-                if self.ports.first <= port <= self.ports.last:
-                    self._resting[port] = self._clock()
+        for port in self._holders.forget(pod):
+            self._resting[port] = self._clock()
         if pod.replica:
             self._replicas.discard(pod.name)
         if pod.identity is not None:
@@ -120,9 +134,6 @@ class HostPorts:
             of.pop(pod.name, None)
             if not of:
                 del self._members[pod.identity]
-
-    def _in_use(self) -> int:
-        return sum(self.ports.first <= port <= self.ports.last for port in self._used)
 
     def _share(self) -> PortShare:
         """Return this replica's part of the range; all of it if the replica does not see its own pod."""

@@ -4,6 +4,7 @@ Pure. Each pod is reduced at once, so that ten thousand pods fit into a few MB.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from sys import intern
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from railnet.objects.metadata_times import is_deleted
 from railnet.objects.pod_phase import ENDED, phase
 
 _NAME_LABEL = "app.kubernetes.io/name"
+_MOST_PORTS = 64  # that are kept of one pod: an object has room for ten thousand
 
 
 class Identity(NamedTuple):
@@ -27,10 +29,12 @@ class SeenPod(NamedTuple):
     """A pod as far as host-network mode reads it.
 
     Attributes:
-        ports: the host's ports that it has; none if it has ended.
+        ports: the host's ports that it has, of very many the first ones; none if it has ended.
         identity: which pod of its job it is; None for a pod without a Service of its own.
         port_names: the names of its ports, if a review put it on the host's network; else None.
         replica: whether it is one of the webhook's own pods.
+        namespace: its namespace.
+        kept_port: the port that a review gave it, if it has a node. kube-scheduler keeps its other ports apart from those of the node's pods.
     """
 
     name: str
@@ -38,20 +42,26 @@ class SeenPod(NamedTuple):
     identity: Identity | None
     port_names: tuple[str, ...] | None
     replica: bool
+    namespace: str = ""
+    kept_port: int | None = None
 
 
 def seen_pod(document: Mapping[str, Any], webhook: tuple[str, str]) -> SeenPod | None:
     """Reduce a pod; None if nothing of it is read. `webhook` is the namespace and the name label of the webhook's own pods."""
     metadata, spec = document["metadata"], document["spec"]
     labels, namespace = metadata.get("labels") or {}, metadata.get("namespace") or ""
+    annotations = metadata.get("annotations") or {}
     ended = phase(document) in ENDED
+    given = None if ended else _given(annotations, spec)
     pod = SeenPod(
         name=metadata["name"],
-        ports=() if ended else tuple(_host_ports(spec)),
+        ports=() if ended else tuple(islice(_host_ports(spec, given), _MOST_PORTS)),
         # A pod that is being deleted has its ports, but its operator makes another one: that one decides about a new Service.
         identity=None if ended or is_deleted(metadata) else identity(namespace, labels),
-        port_names=tuple(_port_names(spec)) if HOST_PORT in (metadata.get("annotations") or {}) else None,
+        port_names=tuple(islice(_port_names(spec), _MOST_PORTS)) if HOST_PORT in annotations else None,
         replica=not ended and (namespace, labels.get(_NAME_LABEL)) == webhook,
+        namespace=intern(namespace),
+        kept_port=given if spec.get("nodeName") else None,
     )
     return pod if pod.ports or pod.identity or pod.replica else None
 
@@ -77,7 +87,18 @@ def _keys(operator: Operator) -> Iterator[str]:
     yield from (field.key for field in operator.rank if field.key)
 
 
-def _host_ports(spec: Mapping[str, Any]) -> Iterator[int]:
+def _given(annotations: Mapping[str, str], spec: Mapping[str, Any]) -> int | None:
+    """Return the port that a review gave; None if it gave none, or if the pod does not have the port."""
+    text = annotations.get(HOST_PORT, "")
+    return next((port for port in _all_host_ports(spec) if str(port) == text), None) if text else None
+
+
+def _host_ports(spec: Mapping[str, Any], given: int | None) -> Iterator[int]:
+    """Yield each port once, the one that a review gave first."""
+    yield from dict.fromkeys((*(() if given is None else (given,)), *_all_host_ports(spec)))
+
+
+def _all_host_ports(spec: Mapping[str, Any]) -> Iterator[int]:
     for port in _ports(spec):
         if isinstance(port.get("hostPort"), int):
             yield port["hostPort"]

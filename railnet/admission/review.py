@@ -1,7 +1,7 @@
 """The answer to one AdmissionReview, bytes in and bytes out. The HTTPS server calls it for each request.
 
-https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/. A review has no side effects: it stores
-nothing and sends no request to another server. So a dry run needs no case of its own.
+https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/. A review stores nothing and sends no request to another
+server. What the caller must keep of it, a host port that was given, is a part of the answer; of a dry run nothing is to be kept.
 """
 
 import base64
@@ -20,6 +20,7 @@ MAX_BYTES = 8 << 20
 # Each value of a JSON document follows a comma or a bracket; a small one takes 3 bytes of the body, 70 of memory and a microsecond. A pod of
 # 7 KiB has 300 of them, and etcd stores no object of more than 1.5 MiB.
 MAX_VALUES = 100_000
+_MAX_NAMESPACE = 63  # RFC 1123 label: k8s.io/apimachinery/pkg/util/validation, DNS1123LabelMaxLength
 _MAX_UID = 128  # the answer repeats it; the API server's has 36 characters
 _MAX_DIGITS = 64  # Kubernetes has numbers of 64 bits
 _API_VERSION = "admission.k8s.io/v1"
@@ -39,13 +40,17 @@ Outcome = Literal["patched", "untouched", "denied"]
 
 
 class Reviewed(NamedTuple):
-    """An answer, and what may be counted and logged of it: `operator` is empty if it is unknown, `reason` is that of a denial."""
+    """An answer, and what may be counted and logged of it: `operator` is empty if it is unknown, `reason` is that of a denial.
+
+    `host_port` is the port that the pod has been given, unless the review is of a dry run; 0 if none.
+    """
 
     body: bytes
     outcome: Outcome
     operator: str = ""
     namespace: str = ""
     reason: str = ""
+    host_port: int = 0
 
 
 class UnreadableReview(ValueError):
@@ -62,19 +67,21 @@ def review(
         policy: what the administrator configured.
         net1: the label `railnet.io/net1` of the pod's namespace. A review does not contain it. The request's path says it: the webhook
             configuration has an entry for each value, with a `namespaceSelector` and a path.
-        free_port: returns a host port for a pod; None if host-network mode is switched off.
+        free_port: returns a host port for a pod, and does not hold it; None if host-network mode is switched off.
         sticky: whether the label `railnet.io/sticky` of the pod's namespace is "true"; the path says it, too.
 
     Raises:
         UnreadableReview: the body is too large, has too many values, or is not an AdmissionReview of version v1.
     """
     request = read(body)
-    return reviewed(request, _answer(request, Namespace(namespace_of(request), net1, sticky), policy, free_port))
+    answer = _answer(request, Namespace(namespace_of(request), net1, sticky), policy, free_port)
+    # The API server says of each review whether it is of a dry run.
+    return reviewed(request, answer if request.get("dryRun", False) is False else answer._replace(host_port=0))
 
 
 def namespace_of(request: Mapping[str, Any]) -> str:
-    """Return the namespace of a request's object."""
-    return str(request.get("namespace", ""))
+    """Return the namespace of a request's object; of a longer text than a namespace has, the beginning."""
+    return str(request.get("namespace", ""))[:_MAX_NAMESPACE]
 
 
 def reviewed(request: Mapping[str, Any], answer: "ReviewAnswer") -> Reviewed:
@@ -82,7 +89,12 @@ def reviewed(request: Mapping[str, Any], answer: "ReviewAnswer") -> Reviewed:
     response = {"uid": request["uid"], **answer.response}
     document = {"apiVersion": _API_VERSION, "kind": _KIND, "response": response}
     return Reviewed(
-        json.dumps(document).encode(), answer.outcome, answer.operator, namespace_of(request), answer.reason
+        json.dumps(document).encode(),
+        answer.outcome,
+        answer.operator,
+        namespace_of(request),
+        answer.reason,
+        answer.host_port,
     )
 
 
@@ -133,6 +145,7 @@ class ReviewAnswer(NamedTuple):
     outcome: Outcome
     operator: str = ""
     reason: str = ""
+    host_port: int = 0
 
 
 def is_new_pod(request: Mapping[str, Any]) -> bool:
@@ -145,7 +158,7 @@ def _answer(request: dict[str, Any], namespace: Namespace, policy: Policy, free_
         return ReviewAnswer({"allowed": True}, "untouched")
     document: Any = request.get("object")
     try:
-        pod = parse(document)
+        pod = parse(document)._replace(namespace=namespace.name)
         decision = decide(pod, namespace, policy, free_port)
     except (NotPermitted, Misconfigured, NotReady) as error:
         return denied(error)
@@ -155,7 +168,8 @@ def _answer(request: dict[str, Any], namespace: Namespace, policy: Policy, free_
         response["warnings"] = warnings
     if not isinstance(decision, Additions):
         return ReviewAnswer(response, "untouched", decision.operator)
-    return patched(patch.operations(document, decision), decision.member.operator.name, response)
+    answer = patched(patch.operations(document, decision), decision.member.operator.name, response)
+    return answer if decision.host is None else answer._replace(host_port=decision.host.port)
 
 
 def patched(operations: list[patch.Operation], operator: str, response: Mapping[str, Any]) -> ReviewAnswer:

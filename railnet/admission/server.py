@@ -231,7 +231,10 @@ class WebhookServer:
             return gang_job_review.review(body)
         if ports is None or path != SERVICES:
             net1, sticky = PATHS[path]
-            return review(body, self._policy, net1, None if ports is None else ports.free_port, sticky=sticky)
+            reviewed = review(body, self._policy, net1, None if ports is None else ports.free_port, sticky=sticky)
+            if ports is not None and reviewed.host_port:
+                ports.give(reviewed.host_port, reviewed.namespace)
+            return reviewed
         asked = host_network_service_review.asked(body)
         return host_network_service_review.answered(
             asked, None if asked.pod is None else await ports.pod(asked.pod, _POD_SECONDS)

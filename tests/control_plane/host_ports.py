@@ -69,6 +69,13 @@ def path(kind: str, *, dry_run: bool = False) -> str:
     return f"/api/v1/namespaces/{_NAMESPACE}/{kind}{'?dryRun=All' * dry_run}"
 
 
+def with_host_ports(name: str, ports: Iterable[int]) -> JsonObject:
+    """Return a pod of no job, in its own network, with host ports that its author chose."""
+    declared = [{"containerPort": port, "hostPort": port} for port in ports]
+    spec = {"containers": [{"name": "c", "image": "i", "ports": declared}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
 def dry(cluster: Cluster, pod: JsonObject) -> ApiAnswer:
     """Create a pod as a dry run."""
     return cluster.server.api.create(path("pods", dry_run=True), pod)

@@ -21,6 +21,7 @@ from tests.control_plane.host_ports import (
     path,
     two_replicas,
     wait_until_listed,
+    with_host_ports,
 )
 from tests.control_plane.server import ApiServer
 from tests.railnet.admission.goldens import GOLDENS, Golden
@@ -65,6 +66,33 @@ def test_server_stores_a_golden_pod_with_a_port_of_the_range(cluster: Cluster, g
     assert (spec["hostNetwork"], spec["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
     assert number in PORTS
     assert (number, number) in numbers
+
+
+def test_dry_runs_leave_their_ports_free(cluster: Cluster) -> None:
+    """Each replica answers with the port that it would give next."""
+    answers = [dry(cluster, a_pod("tried")) for _ in range(40)]
+
+    assert len(set(given(answers))) < 10
+
+
+def test_pods_that_declare_all_host_ports_take_none_from_jobs(cluster: Cluster) -> None:
+    api = cluster.server.api
+    names = [f"hostile-{first}" for first in range(20000, 30000, 2500)]
+    for name, first in zip(names, range(20000, 30000, 2500), strict=True):
+        assert created(api.create(path("pods"), with_host_ports(name, range(first, first + 2500))))
+    labels = job("unharmed")
+    pods = [api.create(path("pods"), a_pod("unharmed-worker-0", labels=labels))]
+    # Both replicas see the pods in order, and a Service is not made before the replica has seen its pod.
+    services = [api.create(path("services"), the_service(labels, f"unharmed-{number}")) for number in range(10)]
+    pods += [
+        api.create(path("pods"), a_pod(f"unharmed-worker-{index}", labels=job("unharmed", index)))
+        for index in range(1, 20)
+    ]
+    for name in names:
+        api.send("DELETE", f"{path('pods')}/{name}?gracePeriodSeconds=0")
+
+    assert [answer.message for answer in (*pods, *services) if not created(answer)] == []
+    assert len(set(given(pods))) == len(pods)
 
 
 @pytest.fixture(scope="module")

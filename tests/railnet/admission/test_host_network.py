@@ -129,6 +129,41 @@ def test_used_up_range_is_answered_by_503_and_the_reason() -> None:
     assert answer["status"]["message"] == "no host port of 20000-29999 is free"
 
 
+def test_answer_says_the_port_that_the_pod_has_been_given() -> None:
+    assert review(a_review(a_pod(), "ml"), Policy(), free_port=from_20000()).host_port == 20000
+
+
+@pytest.mark.parametrize("dry_run", [True, None, "true"], ids=repr)
+def test_dry_run_is_given_no_port(dry_run: Any) -> None:
+    """Its answer has one, as that of a real run has; the webhook promises `sideEffects: None`."""
+    body = a_review(a_pod(), "ml", dryRun=dry_run)
+    found = review(body, Policy(), free_port=from_20000())
+
+    assert (found.outcome, found.host_port) == ("patched", 0)
+
+
+def test_pod_that_is_refused_after_a_port_was_found_is_given_none() -> None:
+    pod = a_pod()
+    pod["spec"]["containers"][0]["env"] = [{"name": "TF_CONFIG", "value": "{"}]
+    found = review(a_review(pod, "ml"), Policy(), free_port=from_20000())
+
+    assert (found.outcome, found.host_port) == ("denied", 0)
+
+
+def test_port_is_asked_for_by_the_namespace_of_the_review() -> None:
+    """A pod's metadata is its author's."""
+    asked: list[str] = []
+
+    def free_port(pod: Pod) -> int:
+        asked.append(pod.namespace)
+        return 20000
+
+    review(a_review(a_pod(), "its-own"), Policy(), free_port=free_port)
+    review(a_review(a_pod(), "x" * 1_000_000), Policy(), free_port=free_port)
+
+    assert asked == ["its-own", "x" * 63]
+
+
 def test_refused_pod_takes_no_port() -> None:
     """A port that is given is not free again for a while."""
     given = from_20000()

@@ -192,15 +192,15 @@ def test_pods_ports_are_read_until_it_ends() -> None:
         a_pod(deletionTimestamp="2026-01-01T00:00:00Z"),
     )
 
-    assert seen(running).ports == (6006, 23817)
+    assert seen(running).ports == (23817, 6006)
     assert seen_pod(ended, WEBHOOK) is None
-    assert seen(leaving).ports == (6006, 23817)
+    assert seen(leaving).ports == (23817, 6006)
     assert seen(leaving).identity is None
 
 
 def test_pod_without_host_ports_and_service_is_not_kept() -> None:
     assert seen_pod(a_pod({"app": "web"}, host=False), WEBHOOK) is None
-    assert seen(a_pod({"app": "web"})).ports == (6006, 23817)
+    assert seen(a_pod({"app": "web"})).ports == (23817, 6006)
 
 
 def test_webhooks_own_pods_are_replicas() -> None:

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from railnet.admission.host_port_allocator import HostPorts
-from railnet.admission.host_port_usage import Identity, SeenPod
+from railnet.admission.host_port_usage import Identity, SeenPod, seen_pod
 from railnet.errors import NotReady
 from railnet.jobs.host_port_choice import PortRange
 from railnet.objects.pod import Container, ContainerPort, Pod
@@ -28,11 +28,38 @@ class Clock:
 
 
 def a_seen(name: str, *ports: int, identity: Identity | None = None, names: tuple[str, ...] | None = None) -> SeenPod:
-    return SeenPod(name, ports, identity, names, replica=False)
+    """Return a pod that runs, and that a review gave its first port."""
+    kept = ports[0] if ports else None
+    return SeenPod(name, ports, identity, names, replica=False, namespace="ml", kept_port=kept)
 
 
 def a_replica(name: str) -> SeenPod:
     return SeenPod(name, (), None, None, replica=True)
+
+
+def a_pod(namespace: str) -> Pod:
+    return POD._replace(namespace=namespace)
+
+
+def gives(ports: HostPorts, pod: Pod = POD) -> int:
+    """Return the port that a pod has been given by a review."""
+    port = ports.free_port(pod)
+    ports.give(port, pod.namespace)
+    return port
+
+
+def seen(namespace: str, node: str, *numbers: int, given: int | None = None) -> SeenPod:
+    """Return a pod with host ports as an informer sees it: `node` is empty before it is bound, `given` the port that a review gave it."""
+    metadata = {
+        "name": f"pod-of-{namespace}-{numbers[0]}",
+        "namespace": namespace,
+        "annotations": {} if given is None else {"railnet.io/host-port": str(given)},
+    }
+    ports = [{"containerPort": number, "hostPort": number} for number in numbers]
+    spec = {"containers": [{"name": "c", "ports": ports}], **({"nodeName": node} if node else {})}
+    found = seen_pod({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}, ("railnet", "railnet"))
+    assert found is not None
+    return found
 
 
 def known(
@@ -47,14 +74,14 @@ def known(
 
 def test_no_port_is_given_before_the_pods_are_listed() -> None:
     with pytest.raises(NotReady, match="not listed; try again"):
-        HostPorts(RANGE, "a", Clock()).free_port(POD)
+        gives(HostPorts(RANGE, "a", Clock()))
 
 
 def test_port_of_a_seen_pod_is_not_given() -> None:
     ports = known(PortRange(20000, 20002))
     ports.changed(None, a_seen("p", 20000))
 
-    assert ports.free_port(POD) == 20001
+    assert gives(ports) == 20001
 
 
 def test_port_that_the_pod_declares_itself_is_not_given() -> None:
@@ -62,7 +89,7 @@ def test_port_that_the_pod_declares_itself_is_not_given() -> None:
         "p", "ml", {}, {}, (Container("c", {}, False, {}, (ContainerPort("a", 9000), ContainerPort("b", 20000))),)
     )
 
-    assert known().free_port(pod) == 20001
+    assert gives(known(), pod) == 20001
 
 
 def test_port_of_two_pods_is_free_when_both_have_gone() -> None:
@@ -73,31 +100,31 @@ def test_port_of_two_pods_is_free_when_both_have_gone() -> None:
         ports.changed(None, pod)
     ports.changed(first, None)
     with pytest.raises(NotReady):
-        ports.free_port(POD)
+        gives(ports)
     ports.changed(second, None)
 
-    assert ports.free_port(POD) == 20000
+    assert gives(ports) == 20000
 
 
 def test_given_port_is_given_again_if_its_pod_was_never_made() -> None:
     clock = Clock()
     ports = known(PortRange(20000, 20000), clock=clock)
-    ports.free_port(POD)
+    gives(ports)
     clock.seconds = 89
     with pytest.raises(NotReady, match="pods have 0 of 1"):
-        ports.free_port(POD)
+        gives(ports)
     clock.seconds = 91
 
-    assert ports.free_port(POD) == 20000
+    assert gives(ports) == 20000
 
 
 def test_pod_that_is_made_again_gets_another_port() -> None:
     ports = known(PortRange(20000, 20001))
-    given = ports.free_port(POD)
+    given = gives(ports)
     ports.changed(None, a_seen("mnist-worker-0", given))
     ports.changed(a_seen("mnist-worker-0", given), None)
 
-    assert ports.free_port(POD) != given
+    assert gives(ports) != given
 
 
 @pytest.mark.slow
@@ -105,7 +132,7 @@ def test_replicas_have_ports_of_their_own() -> None:
     names = ("a", "b", "c")
     replicas = [known(replicas=names, me=name) for name in names]
 
-    given = [[one.free_port(POD) for _ in range(1000)] for one in replicas]
+    given = [[gives(one) for _ in range(1000)] for one in replicas]
 
     assert len({port for ports in given for port in ports}) == 3000
 
@@ -114,13 +141,13 @@ def test_replica_that_is_alone_has_the_whole_range() -> None:
     ports = known(PortRange(20000, 20009), ("a", "b"))
     ports.changed(a_replica("b"), None)
 
-    assert {ports.free_port(POD) for _ in range(10)} == set(range(20000, 20010))
+    assert {gives(ports) for _ in range(10)} == set(range(20000, 20010))
 
 
 def test_replica_that_does_not_see_its_own_pod_has_the_whole_range() -> None:
     ports = known(PortRange(20000, 20001), ("b", "c"))
 
-    assert {ports.free_port(POD) for _ in range(2)} == {20000, 20001}
+    assert {gives(ports) for _ in range(2)} == {20000, 20001}
 
 
 class Cluster:
@@ -138,7 +165,7 @@ class Cluster:
         """Have a pod made, as an operator does that tries again; return whether it was made."""
         for _ in range(20):
             try:
-                port = self._random.choice(self.replicas).free_port(POD)
+                port = gives(self._random.choice(self.replicas))
             except NotReady:
                 self.refused += 1
                 self.pass_time()
@@ -198,7 +225,7 @@ def test_full_range_is_refused_with_what_to_do() -> None:
     with pytest.raises(
         NotReady, match=r"no host port of 20000-20001 is free .*: pods have 2 of 2; wait until pods end, or"
     ):
-        ports.free_port(POD)
+        gives(ports)
 
 
 def test_pod_that_was_seen_is_returned_at_once() -> None:
@@ -232,3 +259,117 @@ def test_pod_that_is_not_seen_in_time_is_none() -> None:
     ports.changed(gone, None)
 
     assert asyncio.run(ports.pod(ME, 0.01)) is None
+
+
+def test_port_of_a_review_that_gave_none_stays_free() -> None:
+    ports = known(PortRange(20000, 20000))
+
+    assert [ports.free_port(POD) for _ in range(3)] == [20000] * 3
+
+
+def test_namespace_gets_no_more_ports_while_a_quarter_of_the_range_waits_for_its_pods() -> None:
+    """A quota refuses the pods after the review, or a client sends reviews and makes no pods."""
+    clock = Clock()
+    ports = known(PortRange(20000, 20399), clock=clock)
+    for _ in range(100):
+        gives(ports, a_pod("attacker"))
+    with pytest.raises(NotReady, match="namespace attacker has 100 host ports that were given to pods which do not"):
+        ports.free_port(a_pod("attacker"))
+    assert gives(ports, a_pod("ml"))
+    clock.seconds = 91
+
+    assert ports.free_port(a_pod("attacker"))
+
+
+def test_pods_that_come_make_room_for_more_pods_of_their_namespace() -> None:
+    ports = known(PortRange(20000, 20399))
+    for number in range(300):
+        port = gives(ports, a_pod("ml"))
+        ports.changed(None, seen("ml", f"node-{number}", port, given=port))
+
+    assert gives(ports, a_pod("ml"))
+
+
+@pytest.mark.parametrize("reviewed", [("attacker",), tuple(f"attacker-{number}" for number in range(1000))], ids=len)
+def test_ports_of_pods_that_do_not_come_go_to_a_namespace_with_fewer(reviewed: tuple[str, ...]) -> None:
+    clock = Clock()
+    ports = known(PortRange(20000, 20063), clock=clock)
+    for number in range(64):
+        gives(ports, a_pod(reviewed[number % len(reviewed)]))
+    with pytest.raises(NotReady, match="no host port of 20000-20063 is free"):
+        ports.free_port(a_pod("ml"))  # the pods may still come
+    clock.seconds = 3
+
+    assert gives(ports, a_pod("ml")) == 20000
+
+
+def test_port_of_a_pod_that_has_just_been_reviewed_is_not_given_to_another_namespace() -> None:
+    clock = Clock()
+    ports = known(PortRange(20000, 20001), clock=clock)
+    gives(ports, a_pod("attacker"))
+    gives(ports, a_pod("attacker"))
+    clock.seconds = 3
+    first = gives(ports, a_pod("ml"))
+    second = gives(ports, a_pod("ml"))
+
+    assert {first, second} == {20000, 20001}
+    with pytest.raises(NotReady):
+        gives(ports, a_pod("attacker"))
+
+
+@pytest.mark.parametrize("node", ["", "node-a"], ids=["pending", "bound"])
+def test_pod_with_all_host_ports_takes_none_from_another_namespace(node: str) -> None:
+    ports = known()
+    pod = seen("attacker", node, *range(20000, 30000))
+    ports.changed(None, pod)
+    given = [gives(ports, a_pod("ml")) for _ in range(1000)]
+
+    assert len(set(given)) == 1000
+    assert len(pod.ports) < 100
+    assert set(given).isdisjoint(pod.ports)
+
+
+@pytest.mark.parametrize("node", ["", "node-a"], ids=["pending", "bound"])
+def test_many_pods_with_all_host_ports_take_none_from_another_namespace(node: str) -> None:
+    ports = known()
+    for first in range(20000, 30000, 50):
+        ports.changed(None, seen("attacker", node, *range(first, first + 50)))
+
+    assert len({gives(ports, a_pod("ml")) for _ in range(1000)}) == 1000
+
+
+def test_pods_in_the_mode_that_no_node_has_yield_to_a_namespace_with_fewer() -> None:
+    ports = known(PortRange(20000, 20003))
+    for port in range(20000, 20004):
+        ports.changed(None, seen("attacker", "", port, given=port))
+
+    assert [gives(ports, a_pod("ml")) for _ in range(2)] == [20000, 20001]
+    with pytest.raises(NotReady, match="pods have 4 of 4"):
+        ports.free_port(a_pod("attacker"))
+
+
+def test_port_of_a_running_pod_that_a_review_gave_is_kept_from_all_others() -> None:
+    ports = known(PortRange(20000, 20000))
+    ports.changed(None, seen("ml", "node-a", 20000, given=20000))
+    ports.changed(None, seen("attacker", "node-b", 20000))
+
+    with pytest.raises(NotReady, match="pods have 1 of 1"):
+        ports.free_port(a_pod("other"))
+
+
+def test_port_that_a_pods_author_calls_given_is_one_port_and_one_of_the_pods() -> None:
+    many = seen("attacker", "node-a", *range(20000, 30000), given=29999)
+    none = seen("attacker", "node-a", 20000, given=20001)
+
+    assert (many.kept_port, many.ports[0], none.kept_port) == (29999, 29999, None)
+
+
+def test_what_is_kept_of_pods_that_have_gone_is_nothing() -> None:
+    ports = known(PortRange(20000, 20099))
+    pods = [seen("attacker", node, *range(20000, 20050), given=20000) for node in ("", "node-a", "node-b")]
+    for pod in pods:
+        ports.changed(None, pod)
+    for pod in pods:
+        ports.changed(pod, None)
+
+    assert [ports._holders.used, ports._holders._kept, ports._holders._yielding] == [{}, {}, {}]

@@ -58,6 +58,20 @@ def test_each_pod_gets_a_port_until_the_range_is_used_up():
     run(test)
 
 
+def test_dry_runs_and_refused_pods_leave_all_ports_free():
+    async def test(served: Served, _: HostPorts) -> None:
+        client = await served.connect()
+        refused = an_unreviewed_pod()
+        refused["spec"]["containers"][0]["env"] = [{"name": "TF_CONFIG", "value": "{"}]
+        for _ in range(5):
+            assert port((await client.post(a_review(an_unreviewed_pod(), dryRun=True))).body) == 20000
+            assert not json.loads((await client.post(a_review(refused))).body)["response"]["allowed"]
+
+        assert [port((await client.post(a_review(an_unreviewed_pod()))).body) for _ in range(2)] == [20000, 20001]
+
+    run(test)
+
+
 def test_before_the_pods_are_listed_only_pods_in_the_mode_are_refused():
     async def test(served: Served, _: HostPorts) -> None:
         client = await served.connect()
