@@ -1,6 +1,6 @@
 """A pod of a training job, reduced to what the controllers read of it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from railnet.jobs.reported_pod import ReportedPod
 from railnet.objects import network_status
 from railnet.objects.involved_object import InvolvedObject
 from railnet.objects.metadata_times import created_text, is_deleted
+from railnet.objects.network_status import PublishedRail
 from railnet.objects.owner_reference import OwnerReference, controller
 from railnet.objects.pod import Pod
 from railnet.objects.pod_phase import ENDED, phase
@@ -21,7 +22,8 @@ from railnet.vf.permitted_networks import ADDRESS_ANNOTATION, NETWORK_ANNOTATION
 
 # The annotations that are read, with the characters that are kept of each: its author may write 256 KiB, and a cluster has ten thousand pods.
 _READ = {NETWORK_ANNOTATION: 256, ADDRESS_ANNOTATION: 1024, STICKY_ANNOTATION: 64, NAMES: 64, PS_CLEANUP: 64}
-_MOST_ADDRESSES, _MOST_RESOURCES = 64, 16
+_MOST_ADDRESSES = 128  # of one pod: of each family for each of 64 rails. An annotation has room for fifteen thousand
+_MOST_RESOURCES = 16
 
 
 class Job(NamedTuple):
@@ -45,11 +47,12 @@ class TrainingPod(NamedTuple):
         leaving: whether it has been deleted, and the API server has not forgotten it yet.
         stopped: whether it is leaving, and none of its containers runs.
         host_network: whether it uses the node's network.
-        addresses: its addresses of net1, net2 and so on; empty before they are known.
+        addresses: its addresses of net1, net2 and so on; empty before they are known. Anyone who may change the pod may have written them.
         annotations: those that the controllers read, of each as much as a pod with the most rails needs.
         created: when it was created, as the API server writes times.
         devices: how many of each extended resource its containers ask for.
         gated: whether it waits for the other members of its gang.
+        network: the name of the network that its addresses are said to be of; all rails of a pod are of one network.
     """
 
     job: Job
@@ -71,6 +74,7 @@ class TrainingPod(NamedTuple):
     devices: Mapping[str, int] = MappingProxyType({})
     stopped: bool = False
     gated: bool = False
+    network: str = ""
 
     @property
     def involved(self) -> InvolvedObject:
@@ -94,6 +98,8 @@ def training_pod(reported: ReportedPod) -> TrainingPod | None:
         return None
     metadata, status = document["metadata"], document.get("status") or {}
     leaving = is_deleted(metadata)
+    rails = network_status.rails(pod.annotations.get(network_status.ANNOTATION, ""))
+    network = rails[0].network if rails else ""
     return TrainingPod(
         job=Job(pod.namespace, member.job),
         name=metadata["name"],
@@ -108,18 +114,18 @@ def training_pod(reported: ReportedPod) -> TrainingPod | None:
         phase=phase(document),
         leaving=leaving,
         host_network=pod.host_network,
-        addresses=tuple(islice(_addresses(pod), _MOST_ADDRESSES)),
+        addresses=tuple(islice(_addresses(rails, network), _MOST_ADDRESSES)),
         annotations={key: pod.annotations[key][:most] for key, most in _READ.items() if key in pod.annotations},
         created=created_text(metadata),
         devices=_devices(pod),
         stopped=leaving and _has_stopped(status),
         gated=GATE in pod.gates,
+        network=network.removeprefix(network_status.OF_RAILNET),
     )
 
 
-def _addresses(pod: Pod) -> Iterator[str]:
-    for rail in network_status.rails(pod.annotations.get(network_status.ANNOTATION, "")):
-        yield from rail.addresses
+def _addresses(rails: Iterable[PublishedRail], network: str) -> Iterator[str]:
+    return (address for rail in rails if rail.network == network for address in rail.addresses)
 
 
 def _devices(pod: Pod) -> Mapping[str, int]:

@@ -117,7 +117,7 @@ class Leader:
         return {} if self._gangs is None else self._gangs.figures()
 
     def _compose(self) -> None:
-        names = Net1Services(self._api, self._pods, self._owners, self._events)
+        names = Net1Services(self._api, self._pods, self._owners, self._events, self._configuration.networks)
         pods = Informer(self._api, Collection("v1", "pods"), alone(training_pod), self._pods.change)
         self._controllers = [Controller("names on net1", names.queue, names.reconcile, 4), *self._sticky_addresses()]
         services, slices = names.informers

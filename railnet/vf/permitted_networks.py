@@ -4,9 +4,10 @@ The node enforces them, and the admission webhook checks pods against them. Both
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from ipaddress import IPv4Network, IPv6Address, ip_interface
+from ipaddress import IPv4Network, IPv6Address, ip_interface, ip_network
 from itertools import combinations, islice
 from typing import Any, Literal
 
@@ -25,6 +26,9 @@ Routing = Literal["auto", "none"]
 _RANGE = IPv4Network("10.56.0.0/16")
 _THIS_NETWORK = IPv4Network("0.0.0.0/8")  # RFC 1122, 3.2.1.3
 _ADDRESSES_AT_ONCE = 256  # more VFs than one pod can have on any node; it bounds the parsing of a pod's annotation
+# Where a plugin whose range is that of the whole cluster names it: k8snetworkplumbingwg/whereabouts, doc/extended-configuration.md. Of other plugins, such as
+# host-local, each node has its own configuration.
+_LISTS_OF_RANGES = "ipRanges"
 _PARTITION = 0x7FFF  # a PKey without its membership bit: InfiniBand Architecture Specification volume 1, 10.9
 _FULL_MEMBER = 0x8000
 
@@ -141,6 +145,32 @@ class Networks:
                 f"'limits' lets them have: {', '.join(pools or ()) or 'none'}"
             )
 
+    def check_reported(self, namespace: str, name: str, address: IpAddress) -> None:
+        """Check that a pod of a namespace may have an address on a network, where a person may have written both.
+
+        An address of a network with a known range must be in it. On a network without one, an address may be any that no other network has,
+        but only where the namespace's limit names the network.
+
+        Raises:
+            Misconfigured: there is no such network.
+            NotPermitted: the address is not one of this network's, or the namespace may not use the network.
+        """
+        network = self.by_name.get(name)
+        if network is None:
+            raise Misconfigured(
+                f"network {name!r:.80} is not configured; have the administrator add it to networks of node.configuration"
+            )
+        ranges = known_ranges(network.ipam)
+        if ranges is None:
+            if name not in self._limit(namespace).networks:
+                raise NotPermitted(f"pods of namespace {namespace!r:.80} may not use network {name!r:.80}")
+            for other in self:
+                if any(address in range_ for range_ in known_ranges(other.ipam) or ()):
+                    raise NotPermitted(f"address {address} is in the range of network {other.name!r}, not in {name!r}")
+        elif not any(address in range_ for range_ in ranges):
+            words = ", ".join(map(str, ranges)) or "none"
+            raise NotPermitted(f"address {address} is in no range of network {name!r}, which has: {words}")
+
     def _limit(self, namespace: str) -> Limit:
         return self.limits.get(namespace, self.limits.get(EVERYWHERE, Limit()))
 
@@ -196,6 +226,19 @@ class Networks:
                 )
 
 
+def known_ranges(ipam: NetworkIpam) -> tuple[IpNetwork, ...] | None:
+    """Return the ranges of which a network's addresses are; None if the configuration does not say them."""
+    match ipam:
+        case NoIpam():
+            return ()
+        case SliceIpam() | StickyIpam():
+            return (ipam.range,)
+        case StaticIpam():
+            return None if ipam.range is None else (ipam.range,)
+        case PluginIpam():
+            return tuple(_ranges_of_plugin(ipam.conf)) or None
+
+
 def is_sticky(annotations: Mapping[str, str]) -> bool:
     """Return whether a pod asks for addresses that stay with its rank.
 
@@ -211,6 +254,19 @@ def is_sticky(annotations: Mapping[str, str]) -> bool:
 @lru_cache(maxsize=16)  # the controllers ask for each of ten thousand pods
 def _split(range_: IpNetwork, rails: int) -> tuple[IpNetwork, ...]:
     return tuple(islice(range_.subnets(prefixlen_diff=(rails - 1).bit_length()), rails))
+
+
+def _ranges_of_plugin(conf: Mapping[str, Any]) -> Iterator[IpNetwork]:
+    """Yield the ranges of the whole cluster that the configuration of an IPAM plugin names.
+
+    One may be `10.60.0.10-10.60.0.20/24`, of which the network is what follows the dash.
+    """
+    lists = conf.get(_LISTS_OF_RANGES)
+    for entry in (conf, *(lists if isinstance(lists, list) else ())):
+        text = entry.get("range") if isinstance(entry, Mapping) else None
+        if isinstance(text, str):
+            with suppress(ValueError):
+                yield ip_network(text.rpartition("-")[2].strip(), strict=False)
 
 
 def why_not_in_partition(pkey: int, table: tuple[int, ...]) -> str | None:

@@ -178,3 +178,16 @@ def test_controllers_change_nothing_of_the_node_and_the_webhook() -> None:
 
     assert [one for one in below if one not in documents] == []
     assert {one["metadata"]["name"] for one in documents if one not in below} == {NAME}
+
+
+@EACH
+def test_controllers_read_the_configuration_of_the_nodes(values: features.Values) -> None:
+    """Which addresses may be in a slice follows from the networks."""
+    documents = rendered(**values)
+    pods = [chart.pod(documents, "Deployment", NAME), chart.pod(documents, "DaemonSet", "railnet")]
+
+    assert [one["configMap"]["name"] for pod in pods for one in pod["volumes"] if "configMap" in one] == [
+        "railnet-node"
+    ] * 2
+    (mount,) = container(values)["volumeMounts"]
+    assert (mount["mountPath"], mount["readOnly"]) == ("/etc/railnet", True)

@@ -6,7 +6,7 @@ from railnet.configuration import parse
 from railnet.controllers.sticky_table import NAME
 from railnet.vf.permitted_networks import StickyIpam
 from tests.charts import features
-from tests.charts.rendered import container, node_yaml, of_kind, pod, rendered
+from tests.charts.rendered import node_yaml, of_kind, rendered
 from tests.railnet.controllers.sticky_cluster import Cluster
 from tests.railnet.controllers.test_sticky_addresses import a_leader
 
@@ -48,16 +48,6 @@ def test_rights_are_those_that_are_used():
     assert granted == used() == {"get configmaps", "create configmaps", "update configmaps", "patch pods"}
     assert [rule.get("resourceNames") for rule in rules] == [None, None, [NAME]]
     assert rules[0]["resources"] == ["pods/status"]
-
-
-def test_controllers_read_the_configuration_of_the_nodes():
-    documents = rendered(**features.STICKY)
-    pods = [pod(documents, "Deployment", ACCOUNT), pod(documents, "DaemonSet", "railnet")]
-
-    names = [one["configMap"]["name"] for spec in pods for one in spec["volumes"] if "configMap" in one]
-    assert names == ["railnet-node"] * 2
-    (mount,) = container(documents, "Deployment", ACCOUNT)["volumeMounts"]
-    assert (mount["mountPath"], mount["readOnly"]) == ("/etc/railnet", True)
 
 
 def test_network_of_the_values_is_one_of_every_node():

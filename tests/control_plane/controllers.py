@@ -145,6 +145,16 @@ class Job:
         patch = {"metadata": {"annotations": annotations}}
         assert (api or self._api).merge(f"{self.pods}/{self.name}-{number}/status", patch).status == 200
 
+    def edit_service(self, name: str, spec: JsonObject) -> None:
+        """Change a Service as a tenant may that may write the namespace's Services."""
+        answer = self._api.merge(f"/api/v1/namespaces/{self.name}/services/{name}", {"spec": spec})
+        assert answer.status == http.client.OK, answer.message
+
+    def spec(self, name: str) -> JsonObject:
+        """Return the specification of a Service."""
+        found: JsonObject = self._api.get(f"/api/v1/namespaces/{self.name}/services/{name}").object["spec"]
+        return found
+
     def end(self, number: int, phase: str = "Succeeded") -> None:
         self._api.merge(f"{self.pods}/{self.name}-{number}/status", {"status": {"phase": phase}})
 

@@ -68,6 +68,48 @@ def test_members_have_names_from_their_annotation_until_they_end(server: ApiServ
     assert job.events() == []
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"ports": [{"name": "ssh", "port": 22}]},
+        {"externalIPs": ["10.96.7.9"]},
+        {"publishNotReadyAddresses": False},
+    ],
+    ids="".join,
+)
+def test_service_that_a_tenant_edits_is_corrected(
+    server: ApiServer, controllers: Controllers, spec: dict[str, object]
+) -> None:
+    job = Job(server, f"edited-{''.join(spec).lower()}")
+    job.add(0)
+    job.attach(0, address(0))
+    job.wait(names(job, 1), "a name")
+    service = f"{job.name}-net1"
+    before = job.spec(service)
+    job.edit_service(service, spec)
+
+    wait_until(lambda: job.spec(service) == before, _SECONDS, "the Service to be as it was")
+    assert job.names() == names(job, 1)
+    job.remove([0])
+
+
+def test_addresses_of_no_network_are_in_no_slice(server: ApiServer, controllers: Controllers) -> None:
+    """The kind of CVE-2021-25740: the author of a pod writes its annotation, and the controllers write slices."""
+    job = Job(server, "forged")
+    for number, forged in enumerate(("10.96.0.1", "8.8.8.8")):
+        job.add(number)
+        job.attach(number, forged)
+    job.add(2, {"railnet.io/net1-ip": "10.96.0.1/24"})
+    job.add(3)
+    job.attach(3, address(3))
+    job.wait({"forged-3": address(3)}, "the name of the only member with an address of its network")
+    wait_until(lambda: len(job.events()) == 3, _SECONDS, "an event of each of the other three")
+
+    assert set(job.events()) == {("Pod", "Net1NameRefused")}
+    assert job.names() == {"forged-3": address(3)}
+    job.remove(range(4))
+
+
 def test_service_of_another_owner_stays_and_the_job_has_an_event(server: ApiServer, controllers: Controllers) -> None:
     job = Job(server, "taken")
     theirs = {"metadata": {"name": "taken-net1"}, "spec": {"clusterIP": "10.96.7.7", "ports": [{"port": 80}]}}

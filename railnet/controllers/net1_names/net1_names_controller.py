@@ -20,12 +20,14 @@ from railnet.controllers.net1_names.wanted_net1_records import EndpointSlice, Na
 from railnet.controllers.owners import Owners
 from railnet.controllers.training_pod import Job, TrainingPod
 from railnet.controllers.work_queue import WorkQueue
+from railnet.vf.permitted_networks import Networks
 
 # A first change is written after the first time. A job that goes on changing is written once in the second time: 1,000 pods that get
 # their addresses within some seconds cost some writes of each slice, and no address waits for longer.
 _GATHER_SECONDS, _BETWEEN_SECONDS = 0.1, 0.5
 # No watch reports that an object of another owner is gone.
 _LOOK_AGAIN_SECONDS = 60.0
+_MOST_REFUSED_PODS = 10  # of a job that have an event each: the others are made by the same template
 
 
 class Net1Services:
@@ -43,10 +45,11 @@ class Net1Services:
         pods: JobPods,
         owners: Owners,
         events: JobEvents,
+        networks: Networks,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Reconcile by an API server; `clock` returns seconds."""
-        self._clock = clock
+        """Reconcile by an API server; `networks` are those of the node configuration, `clock` returns seconds."""
+        self._clock, self._networks = clock, networks
         self._pods, self._owners, self._events = pods, owners, events
         self._next: dict[Job, float] = {}  # when each job may be written again
         self.queue: WorkQueue[Job] = WorkQueue()
@@ -74,7 +77,7 @@ class Net1Services:
         Raises:
             RequestFailed: a request was not done; those before it were.
         """
-        pods = wanted_net1_records.members(self._pods.of(job))
+        pods = self._addressed(job)
         services, slices = self.services.of(job), self.slices.of(job)
         if not pods and not services and not slices:
             self._next.pop(job, None)
@@ -110,6 +113,13 @@ class Net1Services:
         self._service_writes.keep(job, {service_names.service.name for service_names in names})
         return foreign
 
+    def _addressed(self, job: Job) -> list[TrainingPod]:
+        pods, refused = wanted_net1_records.addressed(wanted_net1_records.members(self._pods.of(job)), self._networks)
+        for refusal in refused[:_MOST_REFUSED_PODS]:
+            if refusal.pod is not None:
+                self._events.warning(refusal.pod.involved, "Net1NameRefused", refusal.text)
+        return pods
+
     def _claim(self, job: Job, pods: Sequence[TrainingPod]) -> Claim | None:
         """Return the pods that have the job's name; None if there are none."""
         job_claims = claims(self._owners, job, pods)
@@ -124,7 +134,7 @@ class Net1Services:
 
     def _names(self, claim: Claim, services: Sequence[FoundObject[Service]]) -> list[Names]:
         names, refused = wanted_net1_records.wanted(claim.pods, claim.owner)
-        for refusal in refused:
+        for refusal in refused[:_MOST_REFUSED_PODS]:
             about = claim.about if refusal.pod is None else refusal.pod.involved
             self._events.warning(about, "Net1NameRefused", refusal.text)
         if all(pod.leaving for pod in claim.pods):

@@ -21,6 +21,9 @@ _MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 _OURS = "railnet.io"
 # kube-proxy does not watch objects with this label: no node gets a job's names (kubernetes/pkg/proxy, noHeadlessEndpoints).
 _HEADLESS = {"service.kubernetes.io/headless": ""}
+# What a Service of names has, and what it has none of: with a selector, a port or an address of its own it would lead traffic to pods.
+_SPEC = {"clusterIP": "None", "type": "ClusterIP", "publishNotReadyAddresses": True}
+_NONE_OF_SPEC = ("selector", "ports", "externalIPs")
 
 
 def services() -> Collection:
@@ -49,7 +52,7 @@ def service_body(service: Service) -> JsonObject:
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": _metadata(service.name, service, _service_labels(service)),
-        "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": None},
+        "spec": {**_SPEC, **dict.fromkeys(_NONE_OF_SPEC)},
     }
 
 
@@ -75,7 +78,7 @@ def service(json_object: JsonObject) -> FoundObject[Service]:
     if spec.get("clusterIP") != "None":
         raise ValueError("it is not headless")
     what = Service(_job(metadata), metadata["name"], metadata["labels"][railnet_labels.NAMES], _owner(metadata))
-    intact = spec.get("publishNotReadyAddresses") is True and not spec.get("selector")
+    intact = all(spec.get(key) == value for key, value in _SPEC.items()) and not any(map(spec.get, _NONE_OF_SPEC))
     return FoundObject(
         what, metadata["uid"], int(metadata["resourceVersion"]), intact and _has(metadata, _service_labels(what))
     )

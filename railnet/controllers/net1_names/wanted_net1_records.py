@@ -8,15 +8,17 @@ successor that does the other ones.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from ipaddress import ip_address
 from typing import NamedTuple
 
 from railnet.controllers.training_pod import Job, TrainingPod
-from railnet.errors import Misconfigured
+from railnet.errors import Misconfigured, NotPermitted
 from railnet.jobs import railnet_labels
 from railnet.jobs.net1_names import hostname, service, task_service
+from railnet.objects import network_status
 from railnet.objects.network_status import usable_address
 from railnet.objects.owner_reference import OwnerReference
-from railnet.vf.permitted_networks import ADDRESS_ANNOTATION
+from railnet.vf.permitted_networks import ADDRESS_ANNOTATION, Networks
 
 TASK = "task"  # the value of the annotation `railnet_labels.NAMES`
 _MOST_RECORDS = 100  # in a slice: kube-controller-manager --max-endpoints-per-slice
@@ -83,16 +85,35 @@ class NamesRefused(NamedTuple):
 
 
 def members(pods: Iterable[TrainingPod]) -> list[TrainingPod]:
-    """Return the pods that have an address on net1 and have not ended: a name of a finished job is free."""
+    """Return the pods that have not ended, and may have an address on net1: a name of a finished job is free."""
     there = (pod for pod in pods if not (pod.ended or pod.stopped or pod.host_network))
-    return [pod for pod in there if any(_addresses(pod).values())]
+    return [pod for pod in there if pod.addresses or ADDRESS_ANNOTATION in pod.annotations]
+
+
+def addressed(pods: Iterable[TrainingPod], networks: Networks) -> tuple[list[TrainingPod], list[NamesRefused]]:
+    """Return the members with those of their addresses that may be in a slice, at most one of each family, and what cannot be.
+
+    An account that may write a pod may write its addresses, and the controllers write slices with a right that few tenants have. So an address
+    counts only if it is of a network of the configuration: else a slice could lead to any host (CVE-2021-25740).
+    """
+    found: list[TrainingPod] = []
+    refused: list[NamesRefused] = []
+    for pod in pods:
+        try:
+            addresses = tuple(_addresses(pod, networks))
+        except (Misconfigured, NotPermitted) as error:
+            refused.append(NamesRefused(pod, f"the pod has no name on net1: {error}"))
+            continue
+        if addresses:
+            found.append(pod if pod.addresses == addresses else pod._replace(addresses=addresses))
+    return found, refused
 
 
 def wanted(pods: Sequence[TrainingPod], owner: OwnerReference | None) -> tuple[list[Names], list[NamesRefused]]:
     """Return the Services that the members of a job should have, the job's own first, and what cannot be.
 
     Args:
-        pods: the job's `members`, at least one, sorted by name.
+        pods: the job's members with their addresses, as `addressed` returns them; at least one, sorted by name.
         owner: the one object that all of them began with; None if there is no such object.
     """
     job = pods[0].job
@@ -183,26 +204,43 @@ def _records(pods: Iterable[TrainingPod], service: Service) -> dict[Family, tupl
     records_by_family: dict[Family, list[Net1Record]] = {}
     for pod in pods:
         label = "" if service.scope == TASK else hostname(pod.name)
-        for family, address in _addresses(pod).items():
-            records_by_family.setdefault(family, []).append(Net1Record(label, address, pod.name, pod.uid, pod.node))
+        for address in pod.addresses:
+            record = Net1Record(label, address, pod.name, pod.uid, pod.node)
+            records_by_family.setdefault(_family(address), []).append(record)
     return {family: tuple(records) for family, records in records_by_family.items()}
 
 
-def _addresses(pod: TrainingPod) -> dict[Family, str]:
-    """Return the address of net1 of each family. All rails of a pod are of one network, so the first ones are those of net1.
+def _family(address: str) -> Family:
+    return Family.IPV6 if ":" in address else Family.IPV4
+
+
+def _addresses(pod: TrainingPod, networks: Networks) -> Iterator[str]:
+    """Yield the address of net1 of each family. All rails of a pod are of one network, so the first ones are those of net1.
 
     A pod that has not started has the address that its annotation names.
+
+    Raises:
+        Misconfigured, NotPermitted: the pod cannot have such an address.
     """
-    addresses: dict[Family, str] = {}
-    for text in pod.addresses or _annotated(pod.annotations.get(ADDRESS_ANNOTATION, "")):
-        addresses.setdefault(Family.IPV6 if ":" in text else Family.IPV4, text)
-    return addresses
+    first: dict[Family, str] = {}
+    for text in pod.addresses:
+        first.setdefault(_family(text), text)
+    if not first:
+        yield from _annotated(pod, networks)
+    for text in first.values():
+        try:
+            networks.check_reported(pod.job.namespace, pod.network, ip_address(text))
+        except (Misconfigured, NotPermitted) as error:
+            raise type(error)(f"its annotation {network_status.ANNOTATION}: {error}") from None
+        yield text
 
 
-def _annotated(annotation: str) -> Iterator[str]:
+def _annotated(pod: TrainingPod, networks: Networks) -> Iterator[str]:
+    text = pod.annotations.get(ADDRESS_ANNOTATION, "")
     try:
-        address = usable_address(annotation.partition(",")[0].partition("/")[0].strip())
+        address = usable_address(text.partition(",")[0].partition("/")[0].strip())
     except ValueError:
         return
     if address:
+        networks.choose(pod.job.namespace, pod.annotations, text.count(",") + 1)
         yield address

@@ -21,6 +21,7 @@ from railnet.controllers.owners import Owners
 from railnet.controllers.shared_pod_watch import alone
 from railnet.controllers.training_pod import Job, training_pod
 from railnet.jobs.reported_pod import ReportedPod
+from railnet.vf.permitted_networks import Networks
 from tests.railnet.controllers.builders import ROOT, JsonObject, pod
 from tests.railnet.controllers.cluster_in_memory import Cluster, Refusal
 from tests.waiting import until
@@ -43,7 +44,7 @@ class Leader:
         self.events: list[Event] = []
         self.pods = JobPods()
         events = JobEvents(self.events.append)  # type: ignore[arg-type]
-        self.names = Net1Services(api, self.pods, Owners(api), events, lambda: self.now)
+        self.names = Net1Services(api, self.pods, Owners(api), events, Networks(), lambda: self.now)
         self._informers: list[Informer[Any]] = [
             Informer(api, Collection("v1", "pods"), alone(training_pod), self.pods.change),
             *self.names.informers,
@@ -115,7 +116,14 @@ def test_job_gets_one_headless_service_and_one_slice_owned_by_its_root(cluster: 
             "apiVersion": "v1",
             "kind": "Service",
             "metadata": {"name": "mnist-net1", "labels": labels, **metadata},
-            "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": None},
+            "spec": {
+                "clusterIP": "None",
+                "type": "ClusterIP",
+                "publishNotReadyAddresses": True,
+                "selector": None,
+                "ports": None,
+                "externalIPs": None,
+            },
         }
     ]
     of_slice = {"kubernetes.io/service-name": "mnist-net1", "endpointslice.kubernetes.io/managed-by": "railnet.io"}
@@ -226,6 +234,14 @@ def select(found: JsonObject) -> None:
     found["spec"] = {**found["spec"], "selector": {"app": "other"}}
 
 
+def forward(found: JsonObject) -> None:
+    found["spec"] = {**found["spec"], "ports": [{"name": "ssh", "port": 22, "targetPort": 22}]}
+
+
+def call_from_outside(found: JsonObject) -> None:
+    found["spec"] = {**found["spec"], "externalIPs": ["8.8.8.8"]}
+
+
 def hide(found: JsonObject) -> None:
     found["spec"] = {**found["spec"], "publishNotReadyAddresses": False}
 
@@ -242,11 +258,50 @@ def open_ports(found: JsonObject) -> None:
     found["ports"] = [{"name": "", "port": 80}]
 
 
+@pytest.mark.parametrize("address", ["10.96.0.1", "8.8.8.8"])
+def test_pod_that_names_an_address_of_no_network_has_no_name_and_its_peers_keep_theirs(
+    cluster: Cluster, address: str
+) -> None:
+    add(cluster, pod("mnist-hostile", address))
+    leader = Leader(cluster)
+    leader.look()
+
+    (of_slice,) = cluster.of("endpointslices")
+    assert [one["addresses"] for one in of_slice["endpoints"]] == [["10.56.0.1"], ["10.56.0.2"]]
+    ((about, text),) = leader.said
+    assert about == "Pod ml/mnist-hostile"
+    assert f"address {address} is in no range of network 'default', which has: 10.56.0.0/16" in text
+
+
+def test_pod_that_has_an_address_of_no_network_from_now_on_loses_its_name(cluster: Cluster) -> None:
+    leader = Leader(cluster)
+    leader.look()
+    add(cluster, pod("mnist-worker-1", "10.96.0.1", node="node-b"))
+    leader.now += 1
+    leader.look()
+
+    (of_slice,) = cluster.of("endpointslices")
+    assert [one["addresses"] for one in of_slice["endpoints"]] == [["10.56.0.1"]]
+
+
+def test_job_whose_pods_all_name_addresses_of_no_network_has_ten_events_and_no_service() -> None:
+    cluster = Cluster()
+    a_job(cluster)
+    for number in range(30):
+        add(cluster, pod(f"mnist-worker-{number}", f"8.8.8.{number + 1}"))
+    leader = Leader(cluster)
+    leader.look()
+
+    assert (cluster.of("services"), len(leader.said)) == ([], 10)
+
+
 @pytest.mark.parametrize(
     ("resource", "edit"),
     [
         ("services", own),
         ("services", select),
+        ("services", forward),
+        ("services", call_from_outside),
         ("services", hide),
         ("endpointslices", own),
         ("endpointslices", unready),

@@ -1,6 +1,8 @@
 """Which names a job's pods have on net1, and which slices their records are in."""
 
+import json
 from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Network, ip_network
 from typing import Any
 
 import pytest
@@ -10,18 +12,131 @@ from hypothesis import strategies as st
 from railnet.controllers.net1_names import wanted_net1_records
 from railnet.controllers.net1_names.wanted_net1_records import EndpointSlice, Family, Names, Net1Record
 from railnet.controllers.training_pod import Job, TrainingPod
+from railnet.objects.network_status import ANNOTATION
 from railnet.objects.owner_reference import OwnerReference
+from railnet.vf.permitted_networks import Limit, Network, Networks, NoIpam, PluginIpam, StaticIpam, StickyIpam
 from tests.railnet.controllers.builders import training
 
 JOB = Job("ml", "mnist")
 OWNER = OwnerReference("batch/v1", "Job", "mnist", "uid-of-mnist")
 TASK = {"annotations": {"railnet.io/names": "task"}}
+PLUGIN = {"type": "whereabouts", "ipRanges": [{"range": "10.56.0.0/16"}, {"range": "fd00::/64"}]}
+NETWORKS = Networks(
+    {
+        "default": Network(ipam=PluginIpam(PLUGIN)),
+        "static": Network("static", ipam=StaticIpam(ip_network("10.60.0.0/16"))),
+        "staying": Network("staying", ipam=StickyIpam(IPv4Network("10.58.0.0/16"))),
+        "verbs": Network("verbs", ipam=NoIpam()),
+        "any": Network("any", ipam=StaticIpam()),
+        "dhcp": Network("dhcp", ipam=PluginIpam({"type": "dhcp"})),
+        "leased": Network("leased", ipam=PluginIpam({"type": "host-local", "ranges": [[{"subnet": "10.61.3.0/24"}]]})),
+        "dashed": Network("dashed", ipam=PluginIpam({"type": "whereabouts", "range": "10.62.0.9-10.62.0.20/16"})),
+    },
+    {
+        "*": Limit(("default",)),
+        "ml": Limit(("default", "static", "staying", "verbs"), static=True),
+        "trusted": Limit(("any", "dhcp", "leased"), static=True),
+    },
+)
 
 
 def names(pods: Sequence[TrainingPod], owner: OwnerReference | None = OWNER) -> list[Names]:
-    found, refused = wanted_net1_records.wanted(wanted_net1_records.members(pods), owner)
+    members = addressed(pods)
+    found, refused = wanted_net1_records.wanted(members, owner)
     assert refused == []
     return found
+
+
+def addressed(pods: Iterable[TrainingPod]) -> list[TrainingPod]:
+    members, refused = wanted_net1_records.addressed(wanted_net1_records.members(pods), NETWORKS)
+    assert refused == []
+    return members
+
+
+def refusal(pod: TrainingPod) -> str:
+    """Return why a pod has no name on net1."""
+    members, refused = wanted_net1_records.addressed(wanted_net1_records.members([pod]), NETWORKS)
+    assert members == []
+    (one,) = refused
+    assert one.pod == pod
+    return one.text
+
+
+def reported(network: str, *addresses: str, namespace: str = "ml", **annotations: str) -> TrainingPod:
+    """Return a pod of which the annotation network-status names a network and addresses."""
+    status = [{"name": f"railnet/{network}", "interface": "net1", "ips": list(addresses)}]
+    annotations = {ANNOTATION: json.dumps(status), **annotations}
+    return training("w-0", annotations=annotations, metadata={"namespace": namespace})
+
+
+@pytest.mark.parametrize(
+    ("network", "address", "namespace"),
+    [
+        ("default", "10.56.3.7", "ml"),
+        ("default", "fd00::7", "ml"),
+        ("static", "10.60.0.9", "ml"),
+        ("staying", "10.58.0.9", "ml"),
+        ("any", "192.168.7.9", "trusted"),
+        ("dhcp", "192.168.7.9", "trusted"),
+        ("leased", "10.61.4.9", "trusted"),
+        ("dashed", "10.62.7.9", "ml"),
+    ],
+)
+def test_address_of_a_configured_network_is_in_a_slice(network: str, address: str, namespace: str) -> None:
+    assert [pod.addresses for pod in addressed([reported(network, address, namespace=namespace)])] == [(address,)]
+
+
+@pytest.mark.parametrize("network", ["default", "static", "staying", "verbs", "dashed"])
+@pytest.mark.parametrize("address", ["10.96.0.1", "8.8.8.8", "10.244.0.7", "2001:db8::1", "10.59.0.1"])
+def test_address_outside_of_its_networks_ranges_is_refused(network: str, address: str) -> None:
+    text = refusal(reported(network, address))
+
+    assert f"address {address} is in no range of network '{network}', which has: " in text
+    assert "k8s.v1.cni.cncf.io/network-status" in text
+
+
+def test_address_of_the_other_family_outside_of_the_ranges_costs_the_pod_its_name() -> None:
+    assert "address 2001:db8::1 is in no range" in refusal(reported("default", "10.56.0.1", "2001:db8::1"))
+
+
+def test_network_that_is_not_configured_is_refused_with_what_to_do() -> None:
+    text = refusal(reported("mine", "10.56.0.1"))
+
+    assert "network 'mine' is not configured; have the administrator add it" in text
+
+
+@pytest.mark.parametrize("network", ["any", "dhcp", "leased"])
+def test_network_without_a_known_range_gives_names_only_where_the_limit_names_it(network: str) -> None:
+    assert f"may not use network '{network}'" in refusal(reported(network, "8.8.8.8"))
+    assert "in the range of network 'staying'" in refusal(reported(network, "10.58.0.9", namespace="trusted"))
+
+
+def test_rails_of_a_second_network_give_no_address() -> None:
+    status = [
+        {"name": "railnet/default", "interface": "net1", "ips": []},
+        {"name": "railnet/any", "interface": "net2", "ips": ["8.8.8.8"]},
+    ]
+
+    assert addressed([training("w-0", annotations={ANNOTATION: json.dumps(status)})]) == []
+
+
+@pytest.mark.parametrize(
+    ("annotations", "why"),
+    [
+        ({"railnet.io/net1-ip": "8.8.8.8/24"}, "does not use static addresses"),
+        ({"railnet.io/net1-ip": "8.8.8.8/24", "railnet.io/network": "static"}, "not in the network's range"),
+        ({"railnet.io/net1-ip": "8.8.8.8/24", "railnet.io/network": "any"}, "may not use network 'any'"),
+        (
+            {"railnet.io/net1-ip": "8.8.8.8/24", "railnet.io/network": "staying", "railnet.io/sticky": "true"},
+            "not in the network's range",
+        ),
+    ],
+    ids=["sliced", "static", "not permitted", "sticky"],
+)
+def test_address_that_an_author_writes_counts_only_where_the_node_would_give_it(
+    annotations: dict[str, str], why: str
+) -> None:
+    assert why in refusal(training("w-0", annotations=annotations))
 
 
 def slices(pods: Sequence[TrainingPod], before: Iterable[EndpointSlice] = ()) -> list[EndpointSlice]:
@@ -77,18 +192,18 @@ def test_deleted_pod_has_no_record_when_no_container_runs() -> None:
 
 
 def test_address_that_an_annotation_gives_is_known_before_the_pod_starts() -> None:
-    given_address = {"railnet.io/net1-ip": "10.56.9.1/16, 10.57.9.1/16"}
+    given_address = {"railnet.io/net1-ip": "10.60.9.1/24, 10.60.8.1/24", "railnet.io/network": "static"}
     before = training("w-0", annotations=given_address)
-    after = training("w-0", "10.56.0.1", annotations=given_address)
+    after = reported("static", "10.60.0.1", **given_address)
 
-    assert [names([one])[0].records[Family.IPV4][0].address for one in (before, after)] == ["10.56.9.1", "10.56.0.1"]
+    assert [names([one])[0].records[Family.IPV4][0].address for one in (before, after)] == ["10.60.9.1", "10.60.0.1"]
 
 
 @pytest.mark.parametrize(
     "text", ["", "x", "127.0.0.1/8", "0.0.0.0/0", "fe80::1/64", "::ffff:10.0.0.1/96", "224.0.0.1/4"]
 )
 def test_address_that_no_endpoint_may_have_is_none(text: str) -> None:
-    assert wanted_net1_records.members([training("w-0", annotations={"railnet.io/net1-ip": text})]) == []
+    assert addressed([training("w-0", annotations={"railnet.io/net1-ip": text})]) == []
 
 
 def test_addresses_of_both_families_are_in_slices_of_their_own() -> None:
