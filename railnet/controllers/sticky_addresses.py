@@ -2,14 +2,16 @@
 
 No pod gets an address that is not in the table. A leader that still works after it lost the Lease cannot assign a number twice: its write of
 the table is refused, because the table has changed. A number is released when its job has no pods and the job's root is gone. That is looked
-for when the last pod goes, when a leader begins, and when numbers run out; nothing is asked at other times.
+for when the last pod goes, when a leader begins, and when numbers run out; nothing is asked at other times. When numbers are still short then,
+ranks without a pod give theirs back (`railnet.controllers.sticky_give_back`).
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import NamedTuple
 
 from railnet.apiserver.client import Absent, ApiServer, Conflict
@@ -18,12 +20,14 @@ from railnet.controllers import sticky_table
 from railnet.controllers.events import JobEvents
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.owners import Life, Owners
+from railnet.controllers.sticky_give_back import AbsentRank, give_back
 from railnet.controllers.sticky_table import Holder, Numbers, Table
 from railnet.controllers.training_pod import TrainingPod
 from railnet.controllers.work_queue import WorkQueue
 from railnet.errors import Misconfigured, NotPermitted
 from railnet.jobs.sticky_numbers import Assignment, StickyPod, addresses, assign, number_of, numbers
 from railnet.objects.involved_object import InvolvedObject
+from railnet.objects.owner_reference import OwnerReference
 from railnet.objects.pod_name import PodName
 from railnet.vf.permitted_networks import (
     ADDRESS_ANNOTATION,
@@ -41,6 +45,9 @@ _ROOT_LEAVES_SECONDS = 2.0  # until the next look at a root that waits for what 
 _LOOK_AGAIN_SECONDS = (
     60.0  # at a table that cannot be read, and at roots while numbers are short: no watch reports a change
 )
+_MOST_ROOTS_AT_ONCE = 200  # that are asked for in one look: the pods of all other jobs wait for it
+_LONGEST_TEXT = 320  # an object's name has 253 characters, and its group and version 253 and 63
+_BOUND_PART = 4  # of a range, and of the table: what ranks without a pod of one namespace may hold for long while others are short
 
 
 class AskingPod(NamedTuple):
@@ -85,6 +92,9 @@ class StickyAddresses:
         self._networks, self._resources = networks, resources
         self._pods, self._owners, self._events = pods, owners, events
         self._table: Table | None = None  # None: it must be read
+        self._absent: dict[
+            tuple[str, Holder, str], float
+        ] = {}  # when each rank with a number was first seen without a pod
         self._there: set[Holder] = set()  # jobs without pods whose root was there when it was looked at
         self._lock = threading.Lock()
         self._due: dict[PodName, str] = {}  # what must be written
@@ -119,14 +129,15 @@ class StickyAddresses:
         pods = [pod for job in self._pods.jobs() for pod in self._pods.of(job) if STICKY_ANNOTATION in pod.annotations]
         asking = list(self._asking(pods))
         again, kept = self._released(table, pods)
+        self._note_absent(kept, asking)
         assigned = self._assigned(asking, kept)
         if any(assignment.short for assignment in assigned.values()) and self._clock() >= self._next_look:
             self._next_look = self._clock() + _LOOK_AGAIN_SECONDS
             self._there.clear()  # the root of a job without pods may have been deleted since it was looked at
             again, kept = self._released(table, pods)
             assigned = self._assigned(asking, kept)
-        after = {**kept, **{name: assignment.numbers for name, assignment in assigned.items()}}
-        if not self._write(Table(after, table.found), table):
+        kept, assigned = self._with_room(asking, kept, assigned)
+        if not self._write(Table(_numbers(kept, assigned), table.found), table):
             self._full(asking, table)
             return _LOOK_AGAIN_SECONDS
         self._give(asking, assigned)
@@ -134,6 +145,68 @@ class StickyAddresses:
         if again is None and any(assignment.short for assignment in assigned.values()):
             return _LOOK_AGAIN_SECONDS
         return again
+
+    def _with_room(
+        self,
+        asking: Sequence[AskingPod],
+        kept: dict[str, Numbers],
+        assigned: dict[str, Assignment[Holder]],
+    ) -> tuple[dict[str, Numbers], dict[str, Assignment[Holder]]]:
+        """Have ranks without a pod give numbers back where numbers are short, or where the table has no room for them."""
+        excess = sticky_table.size(_numbers(kept, assigned)) - sticky_table.MOST_BYTES
+        if excess <= 0 and not any(assignment.short for assignment in assigned.values()):
+            return kept, assigned
+        absent = list(self._absent_ranks(kept))
+        given: list[AbsentRank] = []
+        now = self._clock()
+        for name, assignment in assigned.items():
+            of_network = [rank for rank in absent if rank.network == name]
+            short = {member.holder.namespace for member in assignment.short}
+            given += give_back(of_network, len(assignment.short), short, self._size(name) // _BOUND_PART, now)
+        if excess > 0:
+            weighed = [
+                rank._replace(weight=sticky_table.size_of_rank(rank.holder, kept[rank.network][rank.holder]))
+                for rank in absent
+            ]
+            new = {request.pod.job.namespace for request in asking if not _has_number(request, kept)}
+            given += give_back(weighed, excess, new, sticky_table.MOST_BYTES // _BOUND_PART, now)
+        if not given:
+            return kept, assigned
+        _log.info("%d ranks without a pod gave their addresses back, because addresses are short", len(given))
+        kept = _without(kept, given)
+        for rank in given:
+            self._absent.pop((rank.network, rank.holder, rank.rank), None)
+        return kept, self._assigned(asking, kept)
+
+    def _size(self, network: str) -> int:
+        ipam = self._networks.by_name[network].ipam
+        return len(numbers(ipam)) if isinstance(ipam, StickyIpam) else 0
+
+    def _absent_ranks(self, kept: Mapping[str, Numbers]) -> Iterator[AbsentRank]:
+        """Yield the ranks without a pod, but for those whose address a pod has all the same, such as one that is sticky no longer."""
+        used = set(self._used())
+        for (network, holder, rank), since in self._absent.items():
+            number = kept.get(network, {}).get(holder, {}).get(rank)
+            if number is not None and (network, number) not in used:
+                yield AbsentRank(network, holder, rank, since)
+
+    def _used(self) -> Iterator[tuple[str, int]]:
+        """Yield the number of each pod's first address. A pod may name many, and keeps one."""
+        for pod in (pod for job in self._pods.jobs() for pod in self._pods.of(job) if not pod.ended):
+            for network in self._networks:
+                if isinstance(network.ipam, StickyIpam):
+                    for text in (*pod.addresses[:1], pod.annotations.get(ADDRESS_ANNOTATION, "")):
+                        number = number_of(network.ipam, text) if text else None
+                        if number is not None:
+                            yield network.name, number
+
+    def _note_absent(self, kept: Mapping[str, Numbers], asking: Iterable[AskingPod]) -> None:
+        now = self._clock()
+        there = {(request.network.name, request.member.holder, request.member.rank) for request in asking}
+        assigned = (
+            (name, holder, rank) for name, jobs in kept.items() for holder, ranks in jobs.items() for rank in ranks
+        )
+        self._absent = {rank: self._absent.get(rank, now) for rank in assigned if rank not in there}
 
     def annotate(self, pod: PodName) -> None:
         """Write a pod's annotation, unless it is another pod of the same name.
@@ -169,10 +242,9 @@ class StickyAddresses:
 
     def _write(self, after: Table, before: Table) -> bool:
         """Write the table if it differs; return False if it would be too large."""
-        texts = sticky_table.texts(after.networks)
-        if texts == sticky_table.texts(before.networks):
+        if sticky_table.texts(after.networks) == sticky_table.texts(before.networks):
             return True
-        if sum(len(text) for text in texts.values()) > sticky_table.MOST_BYTES:
+        if sticky_table.size(after.networks) > sticky_table.MOST_BYTES:
             return False
         body = sticky_table.body(after, self._namespace)
         send = create if after.found is None else update
@@ -206,6 +278,10 @@ class StickyAddresses:
                 f"{STICKY_ANNOTATION} is true, but the pod has no rank that an address could stay with; label each pod of the job "
                 "railnet.io/rank, or remove the annotation"
             )
+        if not _can_be_an_object(self._holder(pod).root):
+            raise Misconfigured(
+                f"{STICKY_ANNOTATION} is true, but the pod's owner is named by a reference that is longer than any object's; remove it"
+            )
         annotations = {key: text for key, text in pod.annotations.items() if key != ADDRESS_ANNOTATION}
         return self._networks.choose(pod.job.namespace, annotations, vfs).network
 
@@ -236,7 +312,11 @@ class StickyAddresses:
         kept: dict[str, Numbers] = {}
         gone: dict[Holder, bool] = {}
         for network, jobs in table.networks.items():
-            for holder in jobs.keys() - living - self._there - gone.keys():
+            unknown = jobs.keys() - living - self._there - gone.keys()
+            left = _MOST_ROOTS_AT_ONCE - len(gone)
+            if len(unknown) > left:
+                again = _ROOT_LEAVES_SECONDS
+            for holder in islice(unknown, left):
                 life = Life.UNKNOWN if holder.root is None else self._owners.life(holder.namespace, holder.root)
                 gone[holder] = life in (Life.GONE, Life.UNKNOWN)
                 if life is Life.THERE:
@@ -289,12 +369,39 @@ class StickyAddresses:
     def _full(self, asking: Iterable[AskingPod], before: Table) -> None:
         """Say that the table has no room, to the jobs that need some."""
         for request in asking:
-            if request.member.rank not in before.networks.get(request.network.name, {}).get(request.member.holder, {}):
+            if not _has_number(request, before.networks):
                 text = (
                     f"ConfigMap {sticky_table.NAME} has no room for the addresses of more jobs; "
                     "delete jobs that have ended, or give fewer jobs addresses that stay with a rank"
                 )
                 self._events.warning(_about(request), "StickyAddressesExhausted", text)
+
+
+def _numbers(kept: Mapping[str, Numbers], assigned: Mapping[str, Assignment[Holder]]) -> dict[str, Numbers]:
+    return {**kept, **{name: assignment.numbers for name, assignment in assigned.items()}}
+
+
+def _has_number(request: AskingPod, kept: Mapping[str, Numbers]) -> bool:
+    return request.member.rank in kept.get(request.network.name, {}).get(request.member.holder, {})
+
+
+def _without(kept: Mapping[str, Numbers], given: Iterable[AbsentRank]) -> dict[str, Numbers]:
+    """Return the numbers without those that ranks have given back."""
+    gone = {(rank.network, rank.holder, rank.rank) for rank in given}
+    left = {
+        name: {
+            holder: {rank: number for rank, number in ranks.items() if (name, holder, rank) not in gone}
+            for holder, ranks in jobs.items()
+        }
+        for name, jobs in kept.items()
+    }
+    return {name: {holder: ranks for holder, ranks in jobs.items() if ranks} for name, jobs in left.items()}
+
+
+def _can_be_an_object(owner: OwnerReference | None) -> bool:
+    """Return whether an object can have this reference. The API server accepts any texts in it, and the table has them."""
+    texts = () if owner is None else (owner.api_version, owner.kind, owner.name, owner.uid)
+    return all(len(text) <= _LONGEST_TEXT for text in texts)
 
 
 def _name(pod: TrainingPod) -> PodName:

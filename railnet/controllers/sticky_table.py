@@ -69,6 +69,16 @@ def texts(networks: Mapping[str, Numbers]) -> dict[str, str]:
     return {network: "".join(_lines(numbers)) for network, numbers in networks.items() if numbers}
 
 
+def size(networks: Mapping[str, Numbers]) -> int:
+    """Return the bytes of the table's content; all of it is ASCII."""
+    return sum(map(len, texts(networks).values()))
+
+
+def size_of_rank(holder: Holder, ranks: Mapping[str, int]) -> int:
+    """Return how many bytes a rank takes: its part of its job's line."""
+    return -(-len("".join(_lines({holder: ranks}))) // len(ranks))
+
+
 def _lines(numbers: Numbers) -> Iterator[str]:
     for holder, ranks in sorted(numbers.items(), key=lambda holder_and_ranks: str(holder_and_ranks[0])):
         root = None if holder.root is None else holder.root.reference()

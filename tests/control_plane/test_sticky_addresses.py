@@ -16,9 +16,13 @@ _SECONDS = 180.0  # of a thousand pods, on a machine that does much else
 VALUES = {"controllers": {**ENABLED, "stickyAddresses": {**ENABLED, "range": "10.58.0.0/16"}}}
 STICKY = {"railnet.io/sticky": "true"}
 TABLE = "/api/v1/namespaces/railnet/configmaps/railnet-sticky-addresses"
+FEW = {**STICKY, "railnet.io/network": "few"}
 CONFIGURATION = {
-    "networks": {"staying": {"ipam": {"type": "sticky", "range": "10.58.0.0/16"}}},
-    "limits": {"*": {"networks": ["default", "staying"]}},
+    "networks": {
+        "staying": {"ipam": {"type": "sticky", "range": "10.58.0.0/16"}},
+        "few": {"ipam": {"type": "sticky", "range": "10.59.0.0/28"}},
+    },
+    "limits": {"*": {"networks": ["default", "staying", "few"]}},
 }
 
 
@@ -68,6 +72,26 @@ def test_member_that_is_made_again_has_its_address_under_the_next_leader(
     assert first == {f"again-{number}": f"10.58.0.{number + 1}/16" for number in range(3)}
     assert again == {"again-1": "10.58.0.2/16"}
     wait_until(lambda: not server.api.get(TABLE).object.get("data"), _SECONDS, "the addresses to be free")
+
+
+def test_tenant_that_has_one_pod_at_a_time_takes_no_address_that_another_tenant_needs(
+    server: ApiServer, controllers: Controllers
+) -> None:
+    hoard, needs = Job(server, "hoard"), Job(server, "needs")
+    for number in range(14):
+        hoard.add(number, FEW, 1)
+        wait_until(lambda: given(server, hoard), _SECONDS, "an address of the tenant's only pod")
+        hoard.remove([number])
+    before = server.api.get(TABLE).object["data"]["few"]
+    for number in range(5):
+        needs.add(number, FEW, 1)
+    wait_until(lambda: len(given(server, needs)) == 5, _SECONDS, "five addresses of another tenant's pods")
+    after = given(server, needs)
+    needs.remove(range(5))
+
+    assert before.count("worker-") == 14
+    assert len(set(after.values())) == 5
+    assert needs.events() == []
 
 
 def test_thousand_pods_have_addresses_and_names_before_any_of_them_starts(

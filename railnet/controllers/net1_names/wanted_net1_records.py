@@ -96,7 +96,7 @@ def addressed(pods: Iterable[TrainingPod], networks: Networks) -> tuple[list[Tra
     An account that may write a pod may write its addresses, and the controllers write slices with a right that few tenants have. So an address
     counts only if it is of a network of the configuration: else a slice could lead to any host (CVE-2021-25740).
     """
-    found: list[TrainingPod] = []
+    with_addresses: list[TrainingPod] = []
     refused: list[NamesRefused] = []
     for pod in pods:
         try:
@@ -105,8 +105,8 @@ def addressed(pods: Iterable[TrainingPod], networks: Networks) -> tuple[list[Tra
             refused.append(NamesRefused(pod, f"the pod has no name on net1: {error}"))
             continue
         if addresses:
-            found.append(pod if pod.addresses == addresses else pod._replace(addresses=addresses))
-    return found, refused
+            with_addresses.append(pod if pod.addresses == addresses else pod._replace(addresses=addresses))
+    return with_addresses, refused
 
 
 def wanted(pods: Sequence[TrainingPod], owner: OwnerReference | None) -> tuple[list[Names], list[NamesRefused]]:

@@ -43,9 +43,9 @@ class Cluster:
         self.objects[path] = {**found, "metadata": {**found["metadata"], "resourceVersion": str(self._version)}}
         return copy.deepcopy(self.objects[path])
 
-    def make_job(self, name: str, uid: str = "") -> JsonObject:
+    def make_job(self, name: str, uid: str = "", namespace: str = "ml") -> JsonObject:
         root = job(name, uid)
-        self.put(f"/apis/batch/v1/namespaces/ml/jobs/{name}", {"metadata": {"name": name, "uid": root["uid"]}})
+        self.put(f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}", {"metadata": {"name": name, "uid": root["uid"]}})
         return root
 
     def make_pod(self, name: str, rank: int | None, root: JsonObject | None, **fields: Any) -> JsonObject:
@@ -53,8 +53,9 @@ class Cluster:
         ranked = {} if rank is None else {"railnet.io/rank": str(rank)}
         vfs = {"rdma/ib_vf": str(fields.pop("vfs", 1))}
         annotations = {"railnet.io/sticky": "true", **fields.pop("annotations", {})}
+        namespace = fields.pop("namespace", "ml")
         metadata = {
-            "namespace": "ml",
+            "namespace": namespace,
             "name": name,
             "uid": fields.pop("uid", f"uid-of-{name}"),
             "labels": labels | ranked,
@@ -65,7 +66,8 @@ class Cluster:
         spec = {"containers": [{"name": "main", "resources": {"limits": vfs, "requests": vfs}}], "nodeName": "node-a"}
         spec |= fields.pop("spec", {})
         return self.put(
-            f"/api/v1/namespaces/ml/pods/{name}", {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
+            f"/api/v1/namespaces/{namespace}/pods/{name}",
+            {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}},
         )
 
     def pods(self) -> list[TrainingPod]:

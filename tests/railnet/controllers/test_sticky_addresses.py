@@ -12,6 +12,7 @@ import pytest
 
 from railnet.apiserver.client import Conflict, RequestFailed
 from railnet.apiserver.request import Request
+from railnet.controllers import sticky_table
 from railnet.objects.pod_name import PodName
 from railnet.vf.permitted_networks import Limit, Network, Networks, StickyIpam
 from tests.railnet.controllers.sticky_cluster import TABLE, Cluster, Leader, job, table
@@ -154,6 +155,157 @@ def test_exhausted_range_is_said_on_the_root_and_ends_when_a_deleted_job_leaves_
         )
     ]
     assert cluster.net1() == {"mnist-0": "10.58.0.6/29", "mnist-1": "10.58.0.1/29"}
+
+
+def hostile(cluster: Cluster, leader: Leader, ranks: int, namespace: str = "attacker") -> None:
+    """Have a tenant with a quota of one pod make a pod for each rank of a job, one after another; the job stays."""
+    root = cluster.make_job("hoard", f"uid-of-hoard-in-{namespace}", namespace)
+    for rank in range(ranks):
+        cluster.make_pod("only", rank, root, job="hoard", namespace=namespace, uid=f"uid-{rank}")
+        leader.work()
+        del cluster.objects[f"/api/v1/namespaces/{namespace}/pods/only"]
+    leader.work()
+
+
+def test_tenant_with_a_quota_of_one_pod_takes_no_address_that_another_tenant_needs() -> None:
+    cluster = Cluster()
+    leader = a_leader(cluster, "10.58.0.0/28")
+    hostile(cluster, leader, 20)
+    held = sum(map(len, table(cluster).values()))
+    root = cluster.make_job("mnist")
+    for rank in range(10):
+        cluster.make_pod(f"mnist-{rank}", rank, root)
+    leader.work()
+
+    assert held == 14
+    assert len(set(cluster.net1().values())) == 10
+    assert None not in cluster.net1().values()
+    assert "Job/mnist" not in [about for _, about, _ in leader.events]
+
+
+def test_job_that_is_made_again_keeps_its_addresses_beside_a_tenant_that_takes_all() -> None:
+    cluster = Cluster()
+    leader = a_leader(cluster, "10.58.0.0/28")
+    root = cluster.make_job("mnist")
+    for rank in range(3):
+        cluster.make_pod(f"mnist-{rank}", rank, root)
+    leader.work()
+    before = dict(cluster.net1())
+    for rank in range(3):
+        del cluster.objects[f"/api/v1/namespaces/ml/pods/mnist-{rank}"]
+    hostile(cluster, leader, 30)
+    leader.now = 500.0
+    hostile(cluster, leader, 60)
+    for rank in range(3):
+        cluster.make_pod(f"mnist-{rank}", rank, root)
+    leader.work()
+
+    assert dict(cluster.net1()) == before
+
+
+def test_ranks_without_a_pod_for_long_give_their_addresses_back_when_addresses_are_short() -> None:
+    cluster = Cluster()
+    leader = a_leader(cluster, "10.58.0.0/28")
+    old, waits = cluster.make_job("old"), cluster.make_job("mnist")
+    for rank in range(14):
+        cluster.make_pod(f"old-{rank}", rank, old, job="old")
+    leader.work()
+    for rank in range(2, 14):
+        del cluster.objects[f"/api/v1/namespaces/ml/pods/old-{rank}"]
+    leader.work()
+    for rank in range(3):
+        cluster.make_pod(f"mnist-{rank}", rank, waits)
+    leader.now = 599.0
+    leader.work()
+    short = dict(cluster.net1())
+    leader.now = 601.0
+    leader.work()
+
+    assert short["mnist-0"] is None
+    assert {name: address for name, address in cluster.net1().items() if name.startswith("old")} == {
+        "old-0": "10.58.0.1/28",
+        "old-1": "10.58.0.2/28",
+    }
+    assert len({cluster.net1()[f"mnist-{rank}"] for rank in range(3)} - {None}) == 3
+    assert len(table(cluster)["old"]) == 11  # no more than are needed
+
+
+def test_ranks_without_a_pod_keep_their_addresses_while_others_are_free() -> None:
+    cluster = Cluster()
+    leader = a_leader(cluster, "10.58.0.0/24")
+    hostile(cluster, leader, 100)
+    leader.now = 1_000_000.0
+    cluster.make_pod("mnist-0", 0, cluster.make_job("mnist"))
+    leader.work()
+
+    assert len(table(cluster)["hoard"]) == 100
+
+
+def test_address_of_a_running_pod_that_is_sticky_no_longer_is_given_to_no_other_pod() -> None:
+    cluster = Cluster()
+    leader = a_leader(cluster, "10.58.0.0/30")
+    root = cluster.make_job("hoard", namespace="attacker")
+    for rank in range(2):
+        cluster.make_pod(f"hoard-{rank}", rank, root, job="hoard", namespace="attacker")
+    leader.work()
+    for path in [path for path in cluster.objects if "/pods/hoard" in path]:
+        del cluster.objects[path]["metadata"]["annotations"]["railnet.io/sticky"]
+    leader.learn()
+    leader.now = 10_000.0
+    cluster.make_pod("mnist-0", 0, cluster.make_job("mnist"))
+    leader.work()
+
+    assert cluster.net1()["mnist-0"] is None
+
+
+def test_table_that_is_full_of_ranks_without_a_pod_has_room_for_another_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sticky_table, "MOST_BYTES", 4000)
+    cluster = Cluster()
+    leader = a_leader(cluster, "10.58.0.0/16")
+    for number in range(40):
+        name = f"a-very-long-name-of-a-job-{number}"
+        root = cluster.make_job(name, namespace="attacker")
+        cluster.make_pod("only", 0, root, job=name, namespace="attacker", uid=f"uid-{number}")
+        leader.work()
+        del cluster.objects["/api/v1/namespaces/attacker/pods/only"]
+    leader.work()
+    root = cluster.make_job("mnist")
+    for rank in range(20):
+        cluster.make_pod(f"mnist-{rank}", rank, root)
+    leader.work()
+
+    assert None not in cluster.net1().values()
+    assert sum(map(len, cluster.objects[TABLE]["data"].values())) <= 4000
+
+
+def test_owner_reference_that_no_object_has_is_refused_and_is_not_in_the_table() -> None:
+    cluster = Cluster()
+    leader = a_leader(cluster)
+    forged = {"apiVersion": "example.com/v1", "kind": "Job", "name": "x" * 900_000, "uid": "1", "controller": True}
+    cluster.make_pod("hostile", 0, forged, job="hostile")
+    cluster.make_pod("mnist-0", 0, cluster.make_job("mnist"))
+    leader.work()
+
+    assert cluster.net1() == {"hostile": None, "mnist-0": "10.58.0.1/24"}
+    assert [event[:2] for event in leader.events] == [("StickyAddressRefused", "Pod/hostile")]
+
+
+def test_tenant_with_many_jobs_without_pods_has_few_of_them_asked_for_in_one_look() -> None:
+    cluster = Cluster()
+    leader = a_leader(cluster, "10.58.0.0/16")
+    roots = [cluster.make_job(f"job-{number}", namespace="attacker") for number in range(500)]
+    for root in roots:
+        cluster.make_pod(root["name"], 0, root, job=root["name"], namespace="attacker")
+    leader.work()
+    for path in [path for path in cluster.objects if "/attacker/pods/" in path]:
+        del cluster.objects[path]
+    cluster.requests.clear()
+    asked = []
+    for _ in range(4):
+        again = leader.work()
+        asked.append((cluster.requests["get jobs"], again))
+
+    assert asked == [(200, 2.0), (400, 2.0), (500, None), (500, None)]
 
 
 def test_job_that_has_just_been_deleted_leaves_its_numbers_to_the_pods_that_need_them_at_once() -> None:
