@@ -20,6 +20,7 @@ from railnet.controllers import sticky_table
 from railnet.controllers.events import JobEvents
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.owners import Life, Owners
+from railnet.controllers.repeated_writes import MOST_WRITES, WINDOW_SECONDS, RepeatedWrites
 from railnet.controllers.sticky_give_back import AbsentRank, give_back
 from railnet.controllers.sticky_table import Holder, Numbers, Table
 from railnet.controllers.training_pod import TrainingPod
@@ -99,6 +100,7 @@ class StickyAddresses:
         self._lock = threading.Lock()
         self._due: dict[PodName, str] = {}  # what must be written
         self._written: dict[PodName, str] = {}  # what was written, and is not reported yet
+        self._repeated: RepeatedWrites[PodName] = RepeatedWrites(clock)
         self.trouble = ""
         self.queue: WorkQueue[str] = WorkQueue()
         self.patches: WorkQueue[PodName] = WorkQueue()
@@ -221,12 +223,22 @@ class StickyAddresses:
         # Through pods/status the specification cannot be changed. A UID in a merge patch is a precondition (kubernetes/kubernetes#86320).
         about = ApiObject("v1", "pods", pod.name, pod.namespace, "status")
         patch = {"metadata": {"uid": pod.uid, "annotations": {ADDRESS_ANNOTATION: text}}}
+        if not self._repeated.permit(pod, pod.name, text):
+            about_pod = InvolvedObject("v1", "Pod", pod.namespace, pod.name, pod.uid)
+            self._events.warning(about_pod, "StickyAddressLeftAlone", _left_alone(text))
+            return
         with suppress(Absent, Conflict):  # the pod is gone
             self._api.send(merge_patch(about, patch))
+            self._repeated.wrote(pod, pod.name, text)
             with self._lock:
                 self._written[pod] = text
                 if self._due.get(pod) == text:
                     del self._due[pod]
+
+    @property
+    def left_out(self) -> int:
+        """How many annotations were not written, because the same one had been written again and again."""
+        return self._repeated.left_out
 
     def due(self, pod: PodName) -> str | None:
         """Return the annotation that a pod must get; None if it has it, needs none, or its number is not assigned yet."""
@@ -333,6 +345,7 @@ class StickyAddresses:
             number = assigned[request.network.name].given.get(request.member)
             if number is not None:
                 given[_name(request.pod)] = addresses(request.ipam, number, request.vfs)
+        self._repeated.keep(given)
         with self._lock:
             for request in asking:
                 name, annotation = _name(request.pod), request.pod.annotations.get(ADDRESS_ANNOTATION)
@@ -431,6 +444,13 @@ def _in_use(request: AskingPod, other: TrainingPod) -> str:
     else:
         remedy = "delete one of the two pods, or give each its own railnet.io/rank"
     return f"pod {request.pod.name} waits, because pod {other.name} has the address of {request.member.rank}: {remedy}"
+
+
+def _left_alone(text: str) -> str:
+    return (
+        f"{ADDRESS_ANNOTATION}: {text} was written {MOST_WRITES} times within {WINDOW_SECONDS:g} s, and was changed or removed each time, so the pod is left "
+        "alone until that time is over; its managedFields say what else writes it: stop that"
+    )
 
 
 def _differs(pod: TrainingPod, rightly: str) -> str:

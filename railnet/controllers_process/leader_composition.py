@@ -112,12 +112,18 @@ class Leader:
         """Return how many events were given up."""
         return self._outbox.lost
 
+    def left_out(self) -> int:
+        """Return how many writes were left out, because the same content had been written again and again."""
+        return self._names.left_out + (0 if self._sticky is None else self._sticky.left_out)
+
     def gangs(self) -> Mapping[str, float]:
         """Return the figures of the gangs; empty if none are placed."""
         return {} if self._gangs is None else self._gangs.figures()
 
     def _compose(self) -> None:
-        names = Net1Services(self._api, self._pods, self._owners, self._events, self._configuration.networks)
+        self._names = names = Net1Services(
+            self._api, self._pods, self._owners, self._events, self._configuration.networks
+        )
         pods = Informer(self._api, Collection("v1", "pods"), alone(training_pod), self._pods.change)
         self._controllers = [Controller("names on net1", names.queue, names.reconcile, 4), *self._sticky_addresses()]
         services, slices = names.informers

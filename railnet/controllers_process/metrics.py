@@ -57,6 +57,12 @@ class ControllersMetrics:
             "Events that were given up.",
             [("", (), leader.lost() if leader else 0)],
         )
+        yield from family(
+            "railnet_controllers_writes_left_out_total",
+            "counter",
+            "Writes that were left out, because the same content had been written again and again.",
+            [("", (), leader.left_out() if leader else 0)],
+        )
         if leader and (gangs := leader.gangs()):
             yield from self._of_gangs(gangs)
 

@@ -124,12 +124,15 @@ class Job:
         self.root = made.object
         self.pods = f"/api/v1/namespaces/{name}/pods"
 
-    def add(self, number: int, annotations: JsonObject | None = None, vfs: int = 0) -> None:
-        """Create a member, which has no address yet."""
+    def add(
+        self, number: int, annotations: JsonObject | None = None, vfs: int = 0, labels: JsonObject | None = None
+    ) -> None:
+        """Create a member, which has no address yet. A label that is None is left out."""
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": self.name, "uid": self.root["metadata"]["uid"]}
+        own = {"railnet.io/net1": "true", "railnet.io/job": self.name, "railnet.io/rank": str(number)}
         metadata = {
             "name": f"{self.name}-{number}",
-            "labels": {"railnet.io/net1": "true", "railnet.io/job": self.name, "railnet.io/rank": str(number)},
+            "labels": {key: text for key, text in {**own, **(labels or {})}.items() if text is not None},
             "annotations": annotations or {},
             "ownerReferences": [{**owner, "controller": True}],
         }

@@ -110,6 +110,54 @@ def test_addresses_of_no_network_are_in_no_slice(server: ApiServer, controllers:
     job.remove(range(4))
 
 
+def test_task_without_a_rank_is_refused_and_causes_no_write_at_rest(
+    server: ApiServer, controllers: Controllers
+) -> None:
+    """Its Service had the name of the job's own: each look wrote both, and the API server was asked without end."""
+    job = Job(server, "rankless")
+    job.add(0, TASK, labels={"railnet.io/rank": None, "railnet.io/role": "net1"})
+    job.attach(0, address(0))
+    job.wait(names(job, 1), "a name")
+    wait_until(job.events, _SECONDS, "an event")
+    before = controllers.requests(*_WRITES)
+    # A change of another job is written after this job was looked at again.
+    other = Job(server, "rankless-other")
+    other.add(0)
+    other.attach(0, address(1))
+    other.wait({"rankless-other-0": address(1)}, "a name of another job")
+    after = controllers.requests(*_WRITES)
+
+    assert job.events() == [("Pod", "Net1NameRefused")]
+    assert job.services() == ["rankless-net1"]
+    written = {what: after[what] - before.get(what, 0) for what in after if after[what] != before.get(what, 0)}
+    assert written == {"create services": 1, "create endpointslices": 1}
+    job.remove([0])
+    other.remove([0])
+
+
+def test_service_that_is_changed_back_after_each_write_is_left_alone(
+    server: ApiServer, controllers: Controllers
+) -> None:
+    job = Job(server, "contested")
+    job.add(0)
+    job.attach(0, address(0))
+    job.wait(names(job, 1), "a name")
+    before = job.spec("contested-net1")
+
+    def change_back() -> bool:
+        if job.spec("contested-net1") == before:
+            job.edit_service("contested-net1", {"ports": [{"name": "ssh", "port": 22}]})
+        return bool(job.events())
+
+    wait_until(change_back, 4 * _SECONDS, "the event of a Service that is left alone")
+
+    assert job.events() == [("Job", "Net1NameLeftAlone")]
+    assert controllers.requests("patch")["patch services"] == 9
+    assert "railnet_controllers_writes_left_out_total 0" not in controllers.asked("/metrics")
+    assert job.names() == names(job, 1)
+    job.remove([0])
+
+
 def test_service_of_another_owner_stays_and_the_job_has_an_event(server: ApiServer, controllers: Controllers) -> None:
     job = Job(server, "taken")
     theirs = {"metadata": {"name": "taken-net1"}, "spec": {"clusterIP": "10.96.7.7", "ports": [{"port": 80}]}}

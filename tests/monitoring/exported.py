@@ -172,6 +172,7 @@ def _of_controllers() -> str:
         objects=lambda: {"pods": 7, "services": 2},
         waiting=lambda: {"names on net1": 1},
         lost=lambda: 1,
+        left_out=lambda: 2,
         gangs=lambda: {"waiting": 2, "placed": 7, "failed": 1, "evictions": 4, "plan_seconds": 0.25},
     )
     api = CountingApiServer(cluster, lambda: "a-token", "test", metrics)

@@ -3,14 +3,24 @@
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Generic, TypeVar
 
 from railnet.apiserver.client import Absent, ApiServer, Conflict
 from railnet.apiserver.request import ApiObject, JsonObject, create, delete, get, merge_patch
 from railnet.controllers.net1_names.observed_job_objects import FoundObject, JobObject, JobObjects
+from railnet.controllers.repeated_writes import RepeatedWrites
 from railnet.controllers.training_pod import Job
 
 _What = TypeVar("_What", bound=JobObject)
+
+
+class Outcome(Enum):
+    """What became of an object that should be."""
+
+    DONE = auto()  # it is what it should be
+    FOREIGN = auto()  # another owner has an object of this name
+    LEFT_ALONE = auto()  # it is not what it should be, and was written too often
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +33,7 @@ class JobObjectWrites(Generic[_What]):
         address: returns an object's address.
         body: returns an object as it is created. A merge patch of the same content changes it.
         read: reads an object; raises KeyError, TypeError, ValueError or AttributeError if the controller made no such object.
+        repeated: the writes of these objects.
     """
 
     api: ApiServer
@@ -30,19 +41,25 @@ class JobObjectWrites(Generic[_What]):
     address: Callable[[_What], ApiObject]
     body: Callable[[_What], JsonObject]
     read: Callable[[JsonObject], FoundObject[_What]]
+    repeated: RepeatedWrites[Job]
 
-    def make(self, wanted: _What) -> bool:
-        """Make an object what it should be; return False if another owner has an object of this name.
+    def make(self, wanted: _What) -> Outcome:
+        """Make an object what it should be.
 
         Raises:
             RequestFailed: the request was not done, or the object has changed.
         """
         before = self.known.get(wanted.job, wanted.name)
-        if before is None:
-            return self._create(wanted)
-        if before.what != wanted or not before.intact:
+        if before is not None and before.what == wanted and before.intact:
+            return Outcome.DONE
+        if not self.repeated.permit(wanted.job, wanted.name, wanted):
+            return Outcome.LEFT_ALONE
+        if before is not None:
             self._change(before, wanted)
-        return True
+        elif not self._create(wanted):
+            return Outcome.FOREIGN
+        self.repeated.wrote(wanted.job, wanted.name, wanted)
+        return Outcome.DONE
 
     def keep(self, job: Job, names: Collection[str]) -> None:
         """Delete a job's objects of other names.
@@ -55,6 +72,7 @@ class JobObjectWrites(Generic[_What]):
                 with suppress(Absent, Conflict):  # it is gone, or another object has its name
                     self.api.send(delete(self.address(job_object.what), job_object.uid))
                 self.known.forget(job_object)
+                self.repeated.forget(job, job_object.what.name)
 
     def _create(self, wanted: _What) -> bool:
         try:

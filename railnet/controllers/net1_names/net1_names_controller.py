@@ -13,11 +13,12 @@ from railnet.controllers.events import JobEvents
 from railnet.controllers.informer import Informer
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.net1_names import net1_objects, wanted_net1_records
-from railnet.controllers.net1_names.job_object_writes import JobObjectWrites
+from railnet.controllers.net1_names.job_object_writes import JobObjectWrites, Outcome
 from railnet.controllers.net1_names.name_claims import Claim, claims
 from railnet.controllers.net1_names.observed_job_objects import REPORTED_SECONDS, FoundObject, JobObjects
 from railnet.controllers.net1_names.wanted_net1_records import EndpointSlice, Names, Service
 from railnet.controllers.owners import Owners
+from railnet.controllers.repeated_writes import MOST_WRITES, WINDOW_SECONDS, RepeatedWrites
 from railnet.controllers.training_pod import Job, TrainingPod
 from railnet.controllers.work_queue import WorkQueue
 from railnet.vf.permitted_networks import Networks
@@ -60,12 +61,27 @@ class Net1Services:
             Informer(api, net1_objects.slices(), net1_objects.endpoint_slice, self.slices.change),
         )
         self._service_writes = JobObjectWrites(
-            api, self.services, net1_objects.service_address, net1_objects.service_body, net1_objects.service
+            api,
+            self.services,
+            net1_objects.service_address,
+            net1_objects.service_body,
+            net1_objects.service,
+            RepeatedWrites(clock),
         )
         self._slice_writes = JobObjectWrites(
-            api, self.slices, net1_objects.slice_address, net1_objects.slice_body, net1_objects.endpoint_slice
+            api,
+            self.slices,
+            net1_objects.slice_address,
+            net1_objects.slice_body,
+            net1_objects.endpoint_slice,
+            RepeatedWrites(clock),
         )
         pods.watch(self._changed)
+
+    @property
+    def left_out(self) -> int:
+        """How many writes were left out, because the same content had been written again and again."""
+        return self._service_writes.repeated.left_out + self._slice_writes.repeated.left_out
 
     def _changed(self, job: Job) -> None:
         wait = self._next.get(job, 0.0) - self._clock()
@@ -81,37 +97,44 @@ class Net1Services:
         services, slices = self.services.of(job), self.slices.of(job)
         if not pods and not services and not slices:
             self._next.pop(job, None)
+            self._service_writes.repeated.forget_owner(job)
+            self._slice_writes.repeated.forget_owner(job)
             return None
         self._next[job] = self._clock() + _BETWEEN_SECONDS
         claim = self._claim(job, pods)
         names = [] if claim is None else self._names(claim, services)
-        foreign = self._write(job, names, [endpoint_slice.what for endpoint_slice in slices])
-        if claim is not None and foreign:
-            for address in foreign:
-                self._events.warning(claim.about, "Net1NameTaken", _taken(address, job))
+        not_done = self._write(job, names, [endpoint_slice.what for endpoint_slice in slices])
+        if claim is not None and not_done:
+            for address, outcome in not_done:
+                if outcome is Outcome.FOREIGN:
+                    self._events.warning(claim.about, "Net1NameTaken", _taken(address, job))
+                else:
+                    self._events.warning(claim.about, "Net1NameLeftAlone", _left_alone(address))
             return _LOOK_AGAIN_SECONDS
         return REPORTED_SECONDS if self.services.unreported(job) or self.slices.unreported(job) else None
 
-    def _write(self, job: Job, names: Sequence[Names], before: Sequence[EndpointSlice]) -> list[ApiObject]:
-        """Write what differs, and return what has a name that a Service or slice should have, and is another owner's.
+    def _write(
+        self, job: Job, names: Sequence[Names], before: Sequence[EndpointSlice]
+    ) -> list[tuple[ApiObject, Outcome]]:
+        """Write what differs, and return what is another owner's, or was written too often.
 
         Slices are written in order: a leader that dies has a successor that gives the same records to the slices that are left.
         """
-        foreign: list[ApiObject] = []
+        outcomes: list[tuple[ApiObject, Outcome]] = []
         wanted: list[EndpointSlice] = []
         for service_names in names:
-            if self._service_writes.make(service_names.service):
+            service = service_names.service
+            outcome = self._service_writes.make(service)
+            outcomes.append((net1_objects.service_address(service), outcome))
+            if outcome is not Outcome.FOREIGN and self.services.get(job, service.name) is not None:
                 wanted += wanted_net1_records.slices(service_names, before)
-            else:
-                foreign.append(net1_objects.service_address(service_names.service))
-        foreign += [
-            self._slice_writes.address(endpoint_slice)
+        outcomes += [
+            (self._slice_writes.address(endpoint_slice), self._slice_writes.make(endpoint_slice))
             for endpoint_slice in wanted
-            if not self._slice_writes.make(endpoint_slice)
         ]
         self._slice_writes.keep(job, {endpoint_slice.name for endpoint_slice in wanted})
         self._service_writes.keep(job, {service_names.service.name for service_names in names})
-        return foreign
+        return [(address, outcome) for address, outcome in outcomes if outcome is not Outcome.DONE]
 
     def _addressed(self, job: Job) -> list[TrainingPod]:
         pods, refused = wanted_net1_records.addressed(wanted_net1_records.members(self._pods.of(job)), self._networks)
@@ -146,3 +169,10 @@ class Net1Services:
 
 def _taken(address: ApiObject, job: Job) -> str:
     return f"{address} exists and is not Railnet's, so pods of job {job.name} have no names on net1; delete or rename it, or rename the job"
+
+
+def _left_alone(address: ApiObject) -> str:
+    return (
+        f"{address} was written {MOST_WRITES} times within {WINDOW_SECONDS:g} s with the same content, and was changed each time, so it is left alone "
+        "until that time is over; its managedFields say what else writes it, such as another controller or a mutating webhook: stop that"
+    )

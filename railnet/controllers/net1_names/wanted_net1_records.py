@@ -197,6 +197,11 @@ def _task(pod: TrainingPod, asked: str) -> str:
         raise Misconfigured(
             f"annotation {railnet_labels.NAMES} is {asked!r:.80}; it can be {TASK!r}, for a name of the pod's task on net1"
         )
+    if not pod.rank:
+        raise Misconfigured(
+            f"annotation {railnet_labels.NAMES} is {TASK!r}, but the pod has no rank, which the task's name ends with; label each pod of the job "
+            f"{railnet_labels.RANK}, or remove the annotation"
+        )
     return task_service(pod.job.name, pod.role, pod.rank)
 
 

@@ -637,3 +637,20 @@ def test_gated_pod_is_annotated_at_once_where_no_controller_places_gangs() -> No
     a_leader(cluster).work()
 
     assert cluster.net1() == {"mnist-0": "10.58.0.1/24"}
+
+
+def test_annotation_that_is_removed_after_each_write_is_left_alone_and_the_pod_has_an_event() -> None:
+    cluster = Cluster()
+    root = cluster.make_job("mnist")
+    leader = a_leader(cluster)
+    for _ in range(30):
+        cluster.make_pod("mnist-0", 0, root)
+        leader.work()
+        leader.look()
+    cluster.make_pod("mnist-1", 1, root)
+    leader.work()
+
+    assert cluster.requests["patch pods"] == 11
+    assert cluster.net1()["mnist-1"] == "10.58.0.2/24"
+    assert leader.sticky.left_out >= 20
+    assert [event[:2] for event in leader.events] == [("StickyAddressLeftAlone", "Pod/mnist-0")]

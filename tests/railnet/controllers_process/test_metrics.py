@@ -21,6 +21,7 @@ class Leading:
     objects: Callable[[], Mapping[str, int]] = dict
     waiting: Callable[[], Mapping[str, int]] = dict
     lost: Callable[[], int] = int
+    left_out: Callable[[], int] = int
     gangs: Callable[[], Mapping[str, float]] = dict
 
 
@@ -29,11 +30,11 @@ def samples(metrics: ControllersMetrics, leader: Leading | None = None) -> list[
 
 
 def test_replica_that_waits_knows_nothing() -> None:
-    assert samples(ControllersMetrics()) == ["leader 0", "lost_events_total 0"]
+    assert samples(ControllersMetrics()) == ["leader 0", "lost_events_total 0", "writes_left_out_total 0"]
 
 
 def test_leader_shows_its_objects_and_keys() -> None:
-    leader = Leading(lambda: {"services": 2, "pods": 7}, lambda: {"names on net1": 1})
+    leader = Leading(lambda: {"services": 2, "pods": 7}, lambda: {"names on net1": 1}, left_out=lambda: 4)
 
     assert samples(ControllersMetrics(), leader) == [
         "leader 1",
@@ -41,13 +42,14 @@ def test_leader_shows_its_objects_and_keys() -> None:
         'objects{kind="services"} 2',
         'waiting_keys{controller="names on net1"} 1',
         "lost_events_total 0",
+        "writes_left_out_total 4",
     ]
 
 
 def test_leader_that_places_gangs_shows_them() -> None:
     leader = Leading(gangs=lambda: {"waiting": 2, "placed": 7, "failed": 1, "evictions": 4, "plan_seconds": 0.25})
 
-    assert samples(ControllersMetrics(), leader)[2:] == [
+    assert samples(ControllersMetrics(), leader)[3:] == [
         'gangs{state="failed"} 1',
         'gangs{state="placed"} 7',
         'gangs{state="waiting"} 2',

@@ -626,3 +626,121 @@ def test_watch_that_is_cut_or_too_old_loses_nothing(cluster: Cluster) -> None:
         thread.join()
 
     assert len(cluster.of("endpointslices")[0]["endpoints"]) == 40
+
+
+def contested(cluster: Cluster, leader: Leader, resource: str, edit: Callable[[JsonObject], None], looks: int) -> None:
+    """Look, with something that changes an object back before each look."""
+    for _ in range(looks):
+        path, found = next(
+            (path, copy.deepcopy(found)) for path, found in cluster.objects.items() if path.split("/")[-2] == resource
+        )
+        edit(found)
+        cluster.put(path, found)
+        leader.now += 1
+        leader.look()
+
+
+@pytest.mark.parametrize(("resource", "edit"), [("services", forward), ("endpointslices", open_ports)])
+def test_object_that_is_changed_back_after_each_write_is_left_alone(
+    cluster: Cluster, resource: str, edit: Callable[[JsonObject], None]
+) -> None:
+    leader = Leader(cluster)
+    leader.look()
+    contested(cluster, leader, resource, edit, 30)
+
+    assert cluster.requests[f"patch {resource}"] == 9  # the tenth write is the one that made it
+    assert leader.names.left_out == 21
+    assert [(one.reason, f"{one.about}") for one in leader.events] == [("Net1NameLeftAlone", "Job ml/mnist")]
+    assert "was written 10 times within 600 s" in leader.events[0].text
+    assert len(cluster.of("services")) == len(cluster.of("endpointslices")) == 1
+
+
+def test_object_that_is_left_alone_costs_no_other_object_its_writes(cluster: Cluster) -> None:
+    leader = Leader(cluster)
+    leader.look()
+    contested(cluster, leader, "services", forward, 30)
+    add(cluster, pod("mnist-worker-2", "10.56.0.3"))
+    leader.now += 1
+    leader.look()
+
+    (of_slice,) = cluster.of("endpointslices")
+    assert len(of_slice["endpoints"]) == 3
+
+
+def test_object_that_was_left_alone_is_corrected_when_the_time_is_over(cluster: Cluster) -> None:
+    leader = Leader(cluster)
+    leader.look()
+    contested(cluster, leader, "services", forward, 30)
+    leader.now += 600
+    leader.look()
+
+    assert not cluster.objects[SERVICE]["spec"].get("ports")
+
+
+def test_service_that_is_deleted_after_each_write_leaves_no_slice_behind(cluster: Cluster) -> None:
+    """Its slices would belong to a Service of another owner that has its name from then on."""
+    leader = Leader(cluster)
+    leader.look()
+    for _ in range(30):
+        if SERVICE in cluster.objects:
+            cluster.remove(SERVICE)
+        leader.now += 1
+        leader.look()
+
+    assert cluster.requests["create services"] == 10
+    assert cluster.of("endpointslices") == []
+
+
+def test_writes_that_the_api_server_refuses_do_not_count(cluster: Cluster) -> None:
+    leader = Leader(cluster)
+
+    def refuse(request: Request) -> None:
+        if request.verb is Verb.CREATE:
+            raise Refusal(503)
+
+    cluster.interfere = refuse
+    for _ in range(30):
+        with pytest.raises(RequestFailed):
+            leader.look()
+    cluster.interfere = lambda request: None
+    leader.look()
+
+    assert len(cluster.of("services")) == len(cluster.of("endpointslices")) == 1
+
+
+def test_job_whose_members_come_and_go_is_written_each_time(cluster: Cluster) -> None:
+    leader = Leader(cluster)
+    for _ in range(30):
+        leader.now += 1
+        leader.look()
+        add(cluster, pod("mnist-worker-0", "10.56.0.1", phase="Failed"))
+        add(cluster, pod("mnist-worker-1", "10.56.0.2", phase="Failed"))
+        leader.now += 1
+        leader.look()
+        assert cluster.of("services") == []
+        add(cluster, pod("mnist-worker-0", "10.56.0.1"))
+        add(cluster, pod("mnist-worker-1", "10.56.0.2", node="node-b"))
+        leader.now += 1
+        leader.look()
+        assert len(cluster.of("services")) == len(cluster.of("endpointslices")) == 1
+
+    assert (leader.names.left_out, leader.events) == (0, [])
+
+
+def test_task_without_a_rank_costs_no_write_at_rest_and_is_refused_with_an_event() -> None:
+    """Its Service had the name of the job's own, and each look wrote both."""
+    cluster = Cluster()
+    a_job(cluster)
+    asks = {"annotations": {"railnet.io/names": "task"}, "labels": {"railnet.io/role": "net1"}}
+    add(cluster, pod("mnist-worker-0", "10.56.0.1", **asks))
+    leader = Leader(cluster)
+    leader.look()
+    before = writes(cluster)
+    for _ in range(5):
+        leader.now += 1
+        leader.look()
+
+    assert writes(cluster) == before == {"create services": 1, "create endpointslices": 1}
+    ((about, text),) = leader.said
+    assert about == "Pod ml/mnist-worker-0"
+    assert "label each pod of the job railnet.io/rank, or remove the annotation" in text

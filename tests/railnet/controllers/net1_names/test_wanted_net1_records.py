@@ -285,7 +285,12 @@ def test_task_has_the_address_of_the_successor_while_a_pod_leaves() -> None:
     ("fields", "text"),
     [
         ({"annotations": {"railnet.io/names": "all"}}, "annotation railnet.io/names is 'all'; it can be 'task'"),
-        ({**TASK, "labels": {"railnet.io/role": "Master_1"}}, "the task's name 'mnist-Master_1' cannot be a Service's"),
+        (
+            {**TASK, "rank": 0, "labels": {"railnet.io/role": "Master_1"}},
+            "the task's name 'mnist-Master_1-0' cannot be a Service's",
+        ),
+        (TASK, "annotation railnet.io/names is 'task', but the pod has no rank"),
+        ({**TASK, "labels": {"railnet.io/role": "net1"}}, "annotation railnet.io/names is 'task', but the pod has no"),
     ],
 )
 def test_task_without_a_possible_name_is_refused_and_its_pod_keeps_the_jobs(fields: dict[str, Any], text: str) -> None:
