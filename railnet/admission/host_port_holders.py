@@ -89,8 +89,8 @@ class PortHolders:
         First the port that was given to a pod that does not come, the oldest one. Then one of the namespace that holds the most ports without
         need, if those are more than the namespace holds that asks. `own` are ports that the pod cannot have.
         """
-        possible = (port for port in self._not_needed(namespace, now) if port not in own and port not in self._kept)
-        return next(possible, None)
+        impossible = {*own, *self._kept, *self._yielding.get(namespace, ())}
+        return next((port for port in self._not_needed(namespace, now) if port not in impossible), None)
 
     def _not_needed(self, namespace: str, now: float) -> Iterator[int]:
         for port, given in self._given.items():
@@ -101,7 +101,8 @@ class PortHolders:
         for other in sorted(self._yielding, key=self._holds, reverse=True):
             if self._holds(other) <= self._holds(namespace):
                 return
-            yield from (port for port in self._yielding[other] if port not in self._given)
+            held = (port for port in self._yielding[other] if port not in self._given)
+            yield from sorted(held, key=lambda port: (self.used[port], port))
 
     def _holds(self, namespace: str) -> int:
         return len(self._yielding.get(namespace, ())) + self._unseen[namespace]

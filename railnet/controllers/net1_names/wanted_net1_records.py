@@ -222,13 +222,13 @@ def _family(address: str) -> Family:
 def _addresses(pod: TrainingPod, networks: Networks) -> Iterator[str]:
     """Yield the address of net1 of each family. All rails of a pod are of one network, so the first ones are those of net1.
 
-    A pod that has not started has the address that its annotation names.
+    A pod that has not started has the address that its annotation names; a pod that has no node has not started.
 
     Raises:
         Misconfigured, NotPermitted: the pod cannot have such an address.
     """
     first: dict[Family, str] = {}
-    for text in pod.addresses:
+    for text in pod.addresses if pod.node else ():
         first.setdefault(_family(text), text)
     if not first:
         yield from _annotated(pod, networks)

@@ -338,6 +338,19 @@ def test_many_pods_with_all_host_ports_take_none_from_another_namespace(node: st
     assert len({gives(ports, a_pod("ml")) for _ in range(1000)}) == 1000
 
 
+def test_ports_that_yield_go_to_one_pod_each_also_while_those_pods_are_pending() -> None:
+    ports = known(PortRange(20000, 20099))
+    for first in (20000, 20050):
+        ports.changed(None, seen("attacker", "node-a", *range(first, first + 50)))
+    given = []
+    for namespace in ("ml", "other") * 20:
+        port = gives(ports, a_pod(namespace))
+        ports.changed(None, seen(namespace, "", port, given=port))
+        given.append(port)
+
+    assert len(set(given)) == 40
+
+
 def test_pods_in_the_mode_that_no_node_has_yield_to_a_namespace_with_fewer() -> None:
     ports = known(PortRange(20000, 20003))
     for port in range(20000, 20004):

@@ -15,6 +15,7 @@ from railnet.jobs.reported_pod import ReportedPod
 from railnet.objects import pod as pods
 from railnet.objects.owner_reference import OwnerReference
 from tests.railnet.admission.goldens import GOLDENS, Golden
+from tests.railnet.controllers.builders import training
 
 NETWORK_STATUS = "k8s.v1.cni.cncf.io/network-status"
 
@@ -302,3 +303,9 @@ def test_what_is_kept_of_one_pod_is_bounded(annotations: dict[str, str]) -> None
     assert kept is not None
     assert len(repr(kept)) < 4_000
     assert own.items() <= kept.annotations.items()
+
+
+def test_few_addresses_are_kept_of_a_pod_that_names_thousands() -> None:
+    found = training("w-0", *(f"10.56.{number // 250}.{number % 250 + 1}" for number in range(15_000)))
+
+    assert len(found.addresses) == 128

@@ -111,6 +111,10 @@ def test_network_without_a_known_range_gives_names_only_where_the_limit_names_it
     assert "in the range of network 'staying'" in refusal(reported(network, "10.58.0.9", namespace="trusted"))
 
 
+def test_pod_without_a_node_has_no_address_whatever_its_annotation_says() -> None:
+    assert addressed([training("w-0", "10.56.0.1", node="")]) == []
+
+
 def test_rails_of_a_second_network_give_no_address() -> None:
     status = [
         {"name": "railnet/default", "interface": "net1", "ips": []},
