@@ -7,11 +7,11 @@ ranks without a pod give theirs back (`railnet.controllers.sticky_give_back`).
 """
 
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
 from typing import NamedTuple
 
 from railnet.apiserver.client import Absent, ApiServer, Conflict
@@ -328,7 +328,8 @@ class StickyAddresses:
             left = _MOST_ROOTS_AT_ONCE - len(gone)
             if len(unknown) > left:
                 again = _ROOT_LEAVES_SECONDS
-            for holder in islice(unknown, left):
+            # By chance: the jobs of a tenant that wait for finalizers without end must not be the first in every look.
+            for holder in random.sample(list(unknown), min(left, len(unknown))):
                 life = Life.UNKNOWN if holder.root is None else self._owners.life(holder.namespace, holder.root)
                 gone[holder] = life in (Life.GONE, Life.UNKNOWN)
                 if life is Life.THERE:
