@@ -8,6 +8,7 @@ import logging
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -54,15 +55,24 @@ class _Waiting:
 
 
 class Outbox:
-    """At most `room` messages that wait; if there is no room, the oldest is dropped.
+    """At most `room` messages that wait; if there is no room, the oldest of the sender with the most is dropped.
 
     Attributes:
         lost: how many messages were dropped or refused so far.
     """
 
-    def __init__(self, send: Callable[[Request], object], patience: OutboxPatience = _PATIENT, room: int = 256) -> None:
-        """Start the thread, which ends with `close`; `send` blocks, and raises RequestFailed."""
-        self._send, self._patience, self._room = send, patience, room
+    def __init__(
+        self,
+        send: Callable[[Request], object],
+        patience: OutboxPatience = _PATIENT,
+        room: int = 256,
+        sender: Callable[[Message], Hashable] = lambda _: None,
+    ) -> None:
+        """Start the thread, which ends with `close`; `send` blocks, and raises RequestFailed.
+
+        `sender` returns what a message is counted to, such as a tenant's namespace; without it, all messages have one sender.
+        """
+        self._send, self._patience, self._room, self._sender = send, patience, room, sender
         self._backoff = Backoff(patience.first, patience.longest)
         self._waiting: dict[Hashable, _Waiting] = {}
         self._changed = threading.Condition()
@@ -77,10 +87,15 @@ class Outbox:
         now = time.monotonic()
         with self._changed:
             if self._waiting.pop(message.key, None) is None and len(self._waiting) >= self._room:
-                oldest = self._waiting.pop(next(iter(self._waiting)))
-                self._lose(oldest, f"{self._room} newer messages wait for the API server")
+                self._lose(self._waiting.pop(self._oldest()), f"{self._room} newer messages wait for the API server")
             self._waiting[message.key] = _Waiting(message, now, now)
             self._changed.notify()
+
+    def _oldest(self) -> Hashable:
+        """Return the key of the oldest message of the sender with the most."""
+        senders = {key: self._sender(waiting.message) for key, waiting in self._waiting.items()}
+        most = Counter(senders.values()).most_common(1)[0][0]
+        return next(key for key, sender in senders.items() if sender == most)
 
     def close(self, seconds: float) -> None:
         """Send each waiting message once more, for some seconds at most. No message may be put afterwards."""

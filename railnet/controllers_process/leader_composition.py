@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from railnet.apiserver.client import RequestFailed, StreamingApiServer
+from railnet.apiserver.event import Event
 from railnet.apiserver.oldest_kubernetes import said, too_old
-from railnet.apiserver.outbox import Outbox
+from railnet.apiserver.outbox import Message, Outbox
 from railnet.apiserver.request import Collection, ServerVersion, get
 from railnet.configuration import Configuration
 from railnet.controllers import worker
@@ -32,6 +33,11 @@ _DEFAULTS = Configuration()
 _LAST_EVENTS_SECONDS = 1.0
 _MOST_EVENTS = 4096  # that wait: a new leader may find a thousand gangs that wait
 _LOOK_SECONDS = 0.5
+
+
+def _namespace(message: Message) -> str | None:
+    """Return the namespace of an event: so a tenant about whom there is much to say costs no other tenant an event."""
+    return message.about.namespace if isinstance(message, Event) else None
 
 
 class Controller(NamedTuple):
@@ -71,7 +77,7 @@ class Leader:
         self._configuration, self._namespace = configuration, namespace
         self._sticky: StickyAddresses | None = None
         self._gangs: GangPlacement | None = None
-        self._outbox = Outbox(api.send, room=_MOST_EVENTS)
+        self._outbox = Outbox(api.send, room=_MOST_EVENTS, sender=_namespace)
         self._events = JobEvents(self._outbox.put)
         self._pods = JobPods()
         self._owners = Owners(api)

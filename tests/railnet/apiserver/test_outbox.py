@@ -28,6 +28,24 @@ class Note:
         return [Request(verb, ApiObject("v1", "pods", "p", "ml"), {"text": self.text}) for verb in self.verbs]
 
 
+@dataclass(frozen=True)
+class Sent:
+    """A message of a sender."""
+
+    sender: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.sender} {self.number}"
+
+    @property
+    def key(self) -> Hashable:
+        return str(self)
+
+    def requests(self) -> Sequence[Request]:
+        return Note(self.key, str(self)).requests()
+
+
 def failed(status: int) -> RequestFailed:
     kind = {404: Absent, 409: Conflict, 422: Conflict}.get(status, RequestFailed)
     return kind(f"HTTP {status}", status)
@@ -204,6 +222,23 @@ def test_message_is_dropped_when_it_is_old(monkeypatch: pytest.MonkeyPatch) -> N
 
     assert tries > 1
     assert wire.sent.count("PATCH one") == tries
+
+
+def test_sender_with_the_most_messages_loses_its_oldest_one_when_there_is_no_room() -> None:
+    wire = Wire()
+    wire.open.clear()
+    outbox = Outbox(wire.send, QUICK, room=4, sender=lambda message: str(message).partition(" ")[0])
+    outbox.put(Sent("first", 0))
+    assert wire.begun.wait(_SECONDS)
+    outbox.put(Sent("ml", 0))
+    for number in range(100):
+        outbox.put(Sent("flood", number))
+    outbox.put(Sent("ml", 1))
+    wire.open.set()
+    outbox.close(_SECONDS)
+
+    assert [text.removeprefix("PATCH ") for text in wire.sent] == ["first 0", "ml 0", "flood 98", "flood 99", "ml 1"]
+    assert outbox.lost == 98
 
 
 def test_oldest_is_dropped_when_there_is_no_room() -> None:
