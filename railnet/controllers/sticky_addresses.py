@@ -10,6 +10,7 @@ import logging
 import random
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -93,9 +94,8 @@ class StickyAddresses:
         self._networks, self._resources = networks, resources
         self._pods, self._owners, self._events = pods, owners, events
         self._table: Table | None = None  # None: it must be read
-        self._absent: dict[
-            tuple[str, Holder, str], float
-        ] = {}  # when each rank with a number was first seen without a pod
+        # When each rank with a number was first seen without a pod, by network and job.
+        self._absent: dict[tuple[str, Holder], dict[str, float]] = {}
         self._there: set[Holder] = set()  # jobs without pods whose root was there when it was looked at
         self._lock = threading.Lock()
         self._due: dict[PodName, str] = {}  # what must be written
@@ -176,8 +176,6 @@ class StickyAddresses:
             return kept, assigned
         _log.info("%d ranks without a pod gave their addresses back, because addresses are short", len(given))
         kept = _without(kept, given)
-        for rank in given:
-            self._absent.pop((rank.network, rank.holder, rank.rank), None)
         return kept, self._assigned(asking, kept)
 
     def _size(self, network: str) -> int:
@@ -187,10 +185,11 @@ class StickyAddresses:
     def _absent_ranks(self, kept: Mapping[str, Numbers]) -> Iterator[AbsentRank]:
         """Yield the ranks without a pod, but for those whose address a pod has all the same, such as one that is sticky no longer."""
         used = set(self._used())
-        for (network, holder, rank), since in self._absent.items():
-            number = kept.get(network, {}).get(holder, {}).get(rank)
-            if number is not None and (network, number) not in used:
-                yield AbsentRank(network, holder, rank, since)
+        for (network, holder), ranks in self._absent.items():
+            numbers_of_job = kept.get(network, {}).get(holder, {})
+            for rank, since in ranks.items():
+                if rank in numbers_of_job and (network, numbers_of_job[rank]) not in used:
+                    yield AbsentRank(network, holder, rank, since)
 
     def _used(self) -> Iterator[tuple[str, int]]:
         """Yield the number of each pod's first address. A pod may name many, and keeps one."""
@@ -204,11 +203,16 @@ class StickyAddresses:
 
     def _note_absent(self, kept: Mapping[str, Numbers], asking: Iterable[AskingPod]) -> None:
         now = self._clock()
-        there = {(request.network.name, request.member.holder, request.member.rank) for request in asking}
-        assigned = (
-            (name, holder, rank) for name, jobs in kept.items() for holder, ranks in jobs.items() for rank in ranks
-        )
-        self._absent = {rank: self._absent.get(rank, now) for rank in assigned if rank not in there}
+        there: defaultdict[tuple[str, Holder], set[str]] = defaultdict(set)
+        for request in asking:
+            there[request.network.name, request.member.holder].add(request.member.rank)
+        before, self._absent = self._absent, {}
+        for network, jobs in kept.items():
+            for holder, ranks in jobs.items():
+                since = before.get((network, holder), {})
+                absent = {rank: since.get(rank, now) for rank in ranks if rank not in there[network, holder]}
+                if absent:
+                    self._absent[network, holder] = absent
 
     def annotate(self, pod: PodName) -> None:
         """Write a pod's annotation, unless it is another pod of the same name.
