@@ -182,6 +182,12 @@ def _serving(admission: argparse.ArgumentParser) -> None:
         action="store_true",
         help="make pods that name a gang wait until all of it has a place; needs the controllers' --gangs (the chart's gangs.enabled sets both)",
     )
+    admission.add_argument(
+        "--gang-engine",
+        choices=("auto", "kubernetes", "gates"),
+        default="gates",
+        help="what pods of gangs wait for: a PodGroup of Kubernetes, Railnet's scheduling gate, or what the API server has (gates)",
+    )
 
 
 def _in_cluster(command: argparse.ArgumentParser) -> None:
@@ -320,6 +326,7 @@ def _admission(arguments: argparse.Namespace) -> ExitStatus:
         leave_seconds=arguments.leave_seconds,
         host_ports=arguments.host_ports,
         gangs=arguments.gangs,
+        gang_engine=arguments.gang_engine,
     )
     asyncio.run(program.serve(loaded, options))
     return ExitStatus.OK

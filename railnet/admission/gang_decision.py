@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from railnet.admission import node_affinity_narrowing
+from railnet.admission.gang_engine_choice import GATES, ChosenEngine
 from railnet.errors import Misconfigured
 from railnet.jobs.gang_constraint import CONSTRAINT
+from railnet.jobs.gang_engine import pod_group_name, why_not_a_pod_group
 from railnet.jobs.gang_recogniser import GATE, OFF, PLACEMENT, SPELLINGS, gang_request, names_gang
 from railnet.jobs.gang_request import GangRequest
 from railnet.jobs.operators import Default
-from railnet.jobs.other_placement import placed_by_others
+from railnet.jobs.other_placement import names_own_group, placed_by_others
 from railnet.jobs.recogniser import recognise
 from railnet.objects.pod import Pod
 
@@ -44,6 +46,9 @@ class Waits:
         terms: the terms of its required node affinity, which get the constraint's; None if they stay.
         unread: annotations about gangs that have no effect.
         doubt: why the gang may wait for ever, a sentence; empty if nothing says so.
+        group: the PodGroup that it waits for; empty if it waits behind the gate.
+        grouped: whether it names that PodGroup already.
+        engine_doubt: why it waits in another way than the administrator wants, a sentence; empty if it does not.
     """
 
     request: GangRequest
@@ -51,6 +56,9 @@ class Waits:
     terms: tuple[Mapping[str, Any], ...] | None = None
     unread: tuple[str, ...] = ()
     doubt: str = ""
+    group: str = ""
+    grouped: bool = False
+    engine_doubt: str = ""
 
 
 GangDecision = LeftAlone | Waits
@@ -61,13 +69,14 @@ def mentions(pod: Pod) -> bool:
     return names_gang(pod) or CONSTRAINT in pod.annotations or GATE in pod.gates
 
 
-def decide(pod: Pod, document: Mapping[str, Any], *, off: bool = False) -> GangDecision:
+def decide(pod: Pod, document: Mapping[str, Any], *, off: bool = False, engine: ChosenEngine = GATES) -> GangDecision:
     """Decide whether a pod waits for its gang.
 
     Args:
         pod: the pod.
         document: the same pod, as the API server sends it.
         off: whether the label `railnet.io/gang` of the pod's namespace is "off".
+        engine: the engine for new pods.
 
     Raises:
         Misconfigured: the pod's labels or annotations about its gang are malformed.
@@ -84,7 +93,13 @@ def decide(pod: Pod, document: Mapping[str, Any], *, off: bool = False) -> GangD
         )
     nodes = () if request.constraint is None else request.constraint.nodes
     terms = node_affinity_narrowing.narrowed(document, nodes)
-    return Waits(request, GATE in pod.gates, terms, tuple(_unread(pod)), _doubt(pod, request.min_available))
+    gated, grouped = GATE in pod.gates, names_own_group(pod, document["spec"])
+    doubt, unread = _doubt(pod, request.min_available), tuple(_unread(pod))
+    # One that has the gate, or names the group, keeps it: its author, or an earlier review of the same pod, chose it.
+    by_group = grouped or (not gated and engine.groups and not why_not_a_pod_group(request, document["spec"]))
+    if by_group:
+        return Waits(request, gated, terms, unread, doubt, pod_group_name(request.name), grouped)
+    return Waits(request, gated, terms, unread, doubt, engine_doubt=engine.doubt)
 
 
 def _no_gang(pod: Pod) -> str:

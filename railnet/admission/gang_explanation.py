@@ -13,7 +13,7 @@ _MAX_WARNINGS = 8
 def waits(decision: Waits) -> str:
     """Return the text of the annotation."""
     where = "" if decision.request.constraint is None else f", {described(decision.request.constraint)}"
-    return f"waits with gang {decision.request.name}, {_members(decision)}{where}, behind the scheduling gate {GATE}"
+    return f"waits with gang {decision.request.name}, {_members(decision)}{where}, {_how(decision)}"
 
 
 def warnings(decision: GangDecision) -> tuple[str, ...]:
@@ -26,7 +26,7 @@ def warnings(decision: GangDecision) -> tuple[str, ...]:
         more = len(texts) - _MAX_WARNINGS
         if more > 0:
             texts = [*texts[:_MAX_WARNINGS], f"{more} more annotations about gangs have no effect"]
-        texts += [decision.doubt] if decision.doubt else []
+        texts += filter(None, (decision.doubt, decision.engine_doubt))
     return tuple(f"{text:.{MAX_WARNING}}" for text in texts)
 
 
@@ -38,10 +38,15 @@ def report(decision: GangDecision, operations: Iterable[Mapping[str, Any]]) -> I
         constraint = decision.request.constraint
         yield f"  gang:      {decision.request.name}, {_members(decision)}"
         yield f"  place:     {'on any nodes, all at once' if constraint is None else described(constraint)}"
-        yield f"  waits:     behind the scheduling gate {GATE}, which the controllers remove when the gang has its place"
+        then = "create" if decision.group else "remove"
+        yield f"  waits:     {_how(decision)}, which the controllers {then} when the gang has its place"
     yield from map(operation, operations)
     if isinstance(decision, Waits):
         yield from (f"  warning: {text}" for text in warnings(decision))
+
+
+def _how(decision: Waits) -> str:
+    return f"for the PodGroup {decision.group}" if decision.group else f"behind the scheduling gate {GATE}"
 
 
 def _members(decision: Waits) -> str:

@@ -1,7 +1,7 @@
 """The decision about a pod's gang as a JSON Patch (RFC 6902); empty if nothing changes.
 
-It adds a scheduling gate, the required node affinity, and a sentence to the explanation. Where the pod is left alone, it removes a gate
-that nothing would ever remove.
+It adds a scheduling gate or the name of a PodGroup, the required node affinity, and a sentence to the explanation. Where the pod is left
+alone, it removes a gate that nothing would ever remove.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,6 +12,7 @@ from railnet.admission.gang_decision import GangDecision, LeftAlone, Waits
 from railnet.admission.gang_explanation import waits
 from railnet.admission.node_affinity_narrowing import AFFINITY
 from railnet.admission.patch import Operation, add, entries
+from railnet.jobs.gang_engine import POD_GROUP_NAME, SCHEDULING_GROUP
 from railnet.jobs.gang_recogniser import GATE
 
 
@@ -20,7 +21,7 @@ def operations(document: Mapping[str, Any], decision: GangDecision) -> list[Oper
     spec = document["spec"]
     if isinstance(decision, LeftAlone):
         return list(_ungated(spec)) if decision.gated else []
-    changes = [*([] if decision.gated else _gated(spec)), *_affinity(spec, decision)]
+    changes = [*_held(spec, decision), *_affinity(spec, decision)]
     if not changes:
         return []
     metadata = document["metadata"]
@@ -28,6 +29,15 @@ def operations(document: Mapping[str, Any], decision: GangDecision) -> list[Oper
     text = waits(decision) if before is None else f"{before}; then {waits(decision)}"
     explained = {railnet_annotations.EXPLAIN: text[: explanation.MAX_ANNOTATION]}
     return [*changes, *entries(metadata, "/metadata", "annotations", explained)]
+
+
+def _held(spec: Mapping[str, Any], decision: Waits) -> Iterator[Operation]:
+    """Yield what makes the pod wait."""
+    if decision.group:
+        if not decision.grouped:
+            yield add(f"/spec/{SCHEDULING_GROUP}", {POD_GROUP_NAME: decision.group})
+    elif not decision.gated:
+        yield from _gated(spec)
 
 
 def _gated(spec: Mapping[str, Any]) -> Iterator[Operation]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from railnet.admission import gang_explanation, gang_patch
 from railnet.admission.gang_decision import decide
+from railnet.admission.gang_engine_choice import GATES, ChosenEngine
 from railnet.admission.review import ReviewAnswer, Reviewed, denied, is_new_pod, patched, read, reviewed
 from railnet.errors import Misconfigured
 from railnet.objects.pod import parse
@@ -11,8 +12,8 @@ from railnet.objects.pod import parse
 _OPERATOR = "gangs"  # what reviews of gangs are counted as
 
 
-def review(body: bytes) -> Reviewed:
-    """Answer a review of a pod that names a gang.
+def review(body: bytes, engine: ChosenEngine = GATES) -> Reviewed:
+    """Answer a review of a pod that names a gang; `engine` is the one for new pods.
 
     The label that switches gangs off in a namespace is not known here: the webhook configuration sends no review of these pods.
 
@@ -20,15 +21,15 @@ def review(body: bytes) -> Reviewed:
         UnreadableReview: as `railnet.admission.review.review`.
     """
     request = read(body)
-    return reviewed(request, _answer(request))
+    return reviewed(request, _answer(request, engine))
 
 
-def _answer(request: dict[str, Any]) -> ReviewAnswer:
+def _answer(request: dict[str, Any], engine: ChosenEngine) -> ReviewAnswer:
     if not is_new_pod(request):
         return ReviewAnswer({"allowed": True}, "untouched")
     document: Any = request.get("object")
     try:
-        decision = decide(parse(document), document)
+        decision = decide(parse(document), document, engine=engine)
     except Misconfigured as error:
         return denied(error)
     response: dict[str, Any] = {"allowed": True}

@@ -11,7 +11,7 @@ import time
 import traceback
 from asyncio import constants
 from asyncio.sslproto import SSLProtocol
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from http import HTTPStatus
 from typing import NamedTuple, Protocol
@@ -21,6 +21,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from railnet.admission import gang_job_review, gang_review, host_network_service_review
 from railnet.admission.connections import Connections
+from railnet.admission.gang_engine_choice import GATES, ChosenEngine
 from railnet.admission.host_port_allocator import HostPorts
 from railnet.admission.review import MAX_BYTES, Reviewed, UnreadableReview, review
 from railnet.admission.review_configuration import Policy
@@ -91,13 +92,15 @@ class WebhookServer:
         host_ports: HostPorts | None = None,
         *,
         gangs: bool = False,
+        gang_engine: Callable[[], ChosenEngine] = lambda: GATES,
     ) -> None:
         """Review by a policy, count by a meter, and present the certificate of `shown`.
 
         `host_ports` is None if host-network mode is switched off: then there are no reviews of Services. `gangs` says whether there are
-        reviews of gangs.
+        reviews of gangs, and `gang_engine` returns the engine for new pods.
         """
         self._policy, self._meter, self._shown, self._host_ports, self._gangs = policy, meter, shown, host_ports, gangs
+        self._gang_engine = gang_engine
         self._leaving = False
         self._large = asyncio.Semaphore(_LARGE_PLACES)
         self._busy: set[RequestHandler] = set()  # connections with a request that is not answered yet
@@ -226,7 +229,7 @@ class WebhookServer:
     async def _reviewed(self, path: str, body: bytes) -> Reviewed:
         ports = self._host_ports
         if path == GANGS:
-            return gang_review.review(body)
+            return gang_review.review(body, self._gang_engine())
         if path == GANG_JOBS:
             return gang_job_review.review(body)
         if ports is None or path != SERVICES:

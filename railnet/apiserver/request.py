@@ -207,6 +207,11 @@ def create(about: ApiObject, body: JsonObject) -> Request:
     return Request(Verb.CREATE, about, body)
 
 
+def create_dry(about: ApiObject, body: JsonObject) -> Request:
+    """Ask what would be stored of an object that does not exist yet: fields of a feature gate that is off are left out. Nothing is stored."""
+    return Request(Verb.CREATE, about, body, query="dryRun=All")
+
+
 def update(about: ApiObject, body: JsonObject) -> Request:
     """Replace an object; a `resourceVersion` in the body is a precondition."""
     return Request(Verb.UPDATE, about, body)

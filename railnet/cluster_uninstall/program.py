@@ -3,7 +3,7 @@
 It needs what is in the node's image alone, which each cluster with Railnet has.
 
 The rights: in its own namespace `get`, `list` and `patch` on daemonsets and `list` on pods; with `webhook` or `gangs`, `get` and `delete` on
-the mutatingwebhookconfiguration railnet-admission; with `gangs`, in the cluster `list` and `patch` on pods.
+the mutatingwebhookconfiguration railnet-admission; with `gangs`, in the cluster `list` and `patch` on pods and `create` on podgroups.
 """
 
 import os

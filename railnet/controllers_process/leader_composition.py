@@ -151,6 +151,7 @@ class Leader:
             *self._controllers,
             Controller("placement of gangs", gangs.queue, gangs.reconcile, 1),
             Controller("patches and evictions of gangs' pods", gangs.writes.queue, gangs.writes.reconcile, 32),
+            Controller("PodGroups of gangs", gangs.groups.queue, gangs.groups.reconcile, 4),
             Controller("owners of gangs' pods", gangs.roots.queue, gangs.roots.reconcile, 4),
         ]
         self._informers = {**self._informers, "pods": pods, **gangs.informers}

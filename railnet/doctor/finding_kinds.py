@@ -268,7 +268,7 @@ OF_A_POD = {
     ),
     "pod-gated": FindingKind(
         "warning",
-        "The pod waits behind a gate until its whole gang has a place. Without an event, the controllers do not run, or not with --gangs.",
+        "The pod waits behind a gate, or for a PodGroup, until its whole gang has a place. Without an event, the controllers do not run, or not with --gangs.",
         "As the message says. `kubectl -n railnet get pods` shows the controllers; docs/training/gangs.md says what a gang waits for.",
     ),
     "no-node-with-rails": FindingKind(

@@ -12,8 +12,10 @@ from railnet.doctor.finding_kinds import SEVERITIES, Finding
 from railnet.doctor.pod_facts import JsonObject, PodFacts
 from railnet.errors import Misconfigured, NotPermitted
 from railnet.fabric.rails_condition import TAINT, TYPE
+from railnet.jobs.gang_engine import named_pod_group
 from railnet.jobs.gang_overview import gang_part, gang_wait
 from railnet.jobs.gang_recogniser import GATE
+from railnet.jobs.other_placement import waits_for_its_group
 from railnet.jobs.pod_progress import Stage, progress
 from railnet.objects.conditions import condition, is_ready
 from railnet.objects.network_status import ANNOTATION, rails_of_pod
@@ -70,7 +72,7 @@ def _without_request(facts: PodFacts) -> Iterator[Finding]:
 
 def _without_node(facts: PodFacts, scheduler: str) -> Iterator[Finding]:
     gates = [gate.get("name") for gate in _spec(facts).get("schedulingGates") or ()]
-    if GATE in gates:
+    if GATE in gates or waits_for_its_group(parse(facts.pod), _spec(facts)):
         yield _of_pod(facts, "pod-gated", _gang_words(facts))
     elif gates:
         yield _of_pod(facts, "pod-unschedulable", f"scheduling gates of other programs: {', '.join(map(str, gates))}")
@@ -156,7 +158,8 @@ def _gang_words(facts: PodFacts) -> str:
     told = [wait for wait in map(gang_wait, facts.gang_events or ()) if wait is not None]
     of_gang = [wait for wait in told if part is not None and {wait.name, wait.uid} & part.known_as]
     if not of_gang:
-        return f"gate {GATE}; no event says what the gang waits for"
+        held = f"PodGroup {group}" if (group := named_pod_group(_spec(facts))) else f"gate {GATE}"
+        return f"{held}; no event says what the gang waits for"
     return max(of_gang, key=lambda wait: wait.last).said
 
 

@@ -27,7 +27,8 @@ def gather(api: ApiServer, namespace: str, name: str, rails: frozenset[str]) -> 
     about = f"involvedObject.kind=Pod,involvedObject.name={name},involvedObject.uid={pod['metadata']['uid']}"
     events = asking.all(Collection("v1", "events", namespace, "", about))
     node = (pod.get("spec") or {}).get("nodeName")
-    gated = bool((pod.get("spec") or {}).get("schedulingGates"))
+    spec = pod.get("spec") or {}
+    gated = bool(spec.get("schedulingGates") or spec.get("schedulingGroup"))
     daemons = Collection("v1", "pods", _OURS, f"app.kubernetes.io/name={_OURS}", f"spec.nodeName={node}")
     return PodFacts(
         pod=pod,

@@ -21,6 +21,7 @@ from railnet.gangs.placement_annotation import Evicted, Placed
 from railnet.gangs.planning_pass_state import PlanningPass, about
 from railnet.gangs.planning_result import Admit, Annotate, Said, Withdraw
 from railnet.gangs.pod import GangPod
+from railnet.gangs.pod_group import Grouped
 
 MEMBER_SECONDS = 600.0  # that room is kept for members that do not exist yet
 _COMING_SECONDS = 10.0  # since the last member came, before it is said that some are missing
@@ -87,7 +88,12 @@ class GangActions:
         """
         if current.is_room_unknown:
             return
-        waiting = [(key in current.placements, pod) for key, pods in current.looked.items() for pod in pods.waiting]
+        waiting = [
+            (key in current.placements, pod)
+            for key, pods in current.looked.items()
+            for pod in pods.waiting
+            if pod.group is None or not pods.begun  # its PodGroup may exist: then the scheduler nominates pods, too
+        ]
         without_gang = [(False, pod) for pod in self._observed.without_gang.values()]
         for has_place, pod in (*waiting, *without_gang):
             if pod.nominated and pod.name not in self._pending.assigned and not (has_place and self._nominates(pod)):
@@ -108,6 +114,8 @@ class GangActions:
     def _open_all(self, key: GangKey, current: PlanningPass) -> None:
         for pod in current.looked[key].waiting:
             self._let(pod, None, current)
+        if any(isinstance(pod.held, Grouped) for pod in current.looked[key].waiting):
+            return  # their PodGroup is still to be created
         is_over = self._memory[key].rests_until() <= current.now
         (self._forget if is_over else self._rest)(key, current)
 
@@ -284,14 +292,17 @@ class GangActions:
 
         A nomination that is not to be made again is withdrawn first.
         """
-        if pod.gated is None:
+        held = pod.held
+        if held is None or (
+            isinstance(held, Grouped) and placed is None
+        ):  # a PodGroup lets those go that have no place
             return False
         nominates = self._nominates(pod)
         if pod.nominated and not nominates and not self._pending.refusals(pod.name, Withdraw):
             return False
         cluster_node = None if placed is None else self._observed.cluster.nodes.get(placed.node)
         host = "" if cluster_node is None else cluster_node.labels.get(HOSTNAME, "")
-        return self._pending.put(pod, Admit(pod.gated, placed, host, nominates), current)
+        return self._pending.put(pod, Admit(held, placed, host, nominates), current)
 
     def _nominates(self, pod: GangPod) -> bool:
         """Return whether a pod is nominated before its gate is removed: if that is refused again and again, the scheduler keeps no room for it."""

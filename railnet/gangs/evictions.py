@@ -152,6 +152,7 @@ class GangEvictions:
     def victims(self, key: GangKey, pods: Members, memory: GangMemory, now: float, *, fresh: bool) -> Iterator[Gang]:
         """Yield a gang as one that may be preempted; nothing if it holds nothing, or has pods that nothing makes again.
 
+        One that waited for a PodGroup is left out: its new pods would be started by the same PodGroup, without a new place.
         One that Railnet has not placed would come back without a gate, and take the same place. For one that should leave and does not,
         because a budget forbids it, others do not wait for ever.
 
@@ -162,6 +163,7 @@ class GangEvictions:
         if fresh or key not in self._victims:
             owned = all(pod.owner is not None for pod in pods.begun)
             ours = not pods.begun or any(pod.placed is not None or pod.gated is not None for pod in pods.begun)
+            owned = owned and not any(pod.group is not None for pod in pods.begun)
             self._victims[key] = tuple(victims(key[1], pods, leaving=False)) if owned and ours else ()
             self._owners[key] = owners_of(pods.begun)
         stays = isinstance(stage, EvictingStage) and now >= stage.since + LEAVING_SECONDS
@@ -321,6 +323,8 @@ def _is_late(pod: GangPod, others: Sequence[GangPod]) -> bool:
 def _obstacle(due: Eviction, pods: Members) -> str:
     """Return why evicting a gang cannot help; empty if it can. Members of several domains that run are not what the gang requires."""
     least = max((pod.request.min_available or 0 for pod in pods.living if pod.request is not None), default=0)
+    if any(pod.group is not None for pod in pods.begun):
+        return "what was decided for a PodGroup cannot be changed, and new pods would wait for the same one"
     if any(pod.owner is None for pod in pods.begun):
         return "pods that no other object makes again are never deleted"
     if due.attempt > MOST_EVICTIONS:

@@ -94,6 +94,7 @@ def _is_joined(pods: Members, current: PlanningPass) -> bool:
         pod.created + _JOIN_SECONDS - current.wall
         for pod in pods.placed
         if pod.gated is None
+        and pod.group is None
         and pod.placed is None
         # Later than now it was created only by a clock that is before this one.
         and pod.created <= current.wall + _JOIN_SECONDS

@@ -26,7 +26,7 @@ class Members:
     """The pods of a gang, by how far they are.
 
     Attributes:
-        waiting: those behind the gate.
+        waiting: those behind the gate, and those that wait for a PodGroup and have not been told their place.
         placed: those that have a place, and no node yet; also those whose patch is under way.
         bound: those that have a node.
         leaving: those that have been deleted, wherever they are.
@@ -68,7 +68,7 @@ def members(gang_pods: Iterable[GangPod], assigned: Collection[PodName]) -> Memb
             leaving.append(pod)
         elif pod.node:
             bound.append(pod)
-        elif pod.gated is None or pod.name in assigned:
+        elif pod.held is None or pod.name in assigned:
             placed.append(pod)
         else:
             waiting.append(pod)

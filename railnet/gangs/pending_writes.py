@@ -9,8 +9,9 @@ from railnet.gangs.gate_removal_patch import Gated
 from railnet.gangs.members import Members, members
 from railnet.gangs.placement_annotation import Placed
 from railnet.gangs.planning_pass_state import PlanningPass, about
-from railnet.gangs.planning_result import Admit, Annotate, Evict, Said, Withdraw, Write, WriteOutcome
+from railnet.gangs.planning_result import Admit, Annotate, Evict, Recall, Said, Withdraw, Write, WriteOutcome
 from railnet.gangs.pod import GangPod
+from railnet.gangs.pod_group import Grouped
 from railnet.objects.pod_name import PodName
 
 _BACKOFF = Backoff(first_seconds=0.2, longest_seconds=30.0)
@@ -37,6 +38,7 @@ class PendingWrites:
         self._evicted: set[PodName] = set()
         self._annotated: set[PodName] = set()
         self._withdrawn: set[PodName] = set()
+        self._recalled: set[PodName] = set()
         self._refused: dict[PodName, dict[type[Write], _Refused]] = {}
 
     def members(self, gang_pods: Iterable[GangPod]) -> Members:
@@ -48,14 +50,15 @@ class PendingWrites:
         name = before.name
         if now is None or now.placed != before.placed:
             self._annotated.discard(name)
+            self._recalled.discard(name)
         if now is None or now.nominated != before.nominated:
             self._withdrawn.discard(name)
-        if now is None or now.gated is None:
+        if now is None or now.held is None:
             self.assigned.pop(name, None)
         if now is None or _gate(now) != _gate(before):
             self._refused.pop(name, None)
         elif (
-            now.gated != before.gated
+            now.held != before.held
         ):  # a patch that was stale may be sent again at once, but not with each change for ever
             for refused in self._refused.get(name, {}).values():
                 refused.until = 0.0 if refused.times < REFUSALS_SAID else refused.until
@@ -107,10 +110,12 @@ class PendingWrites:
     def _under_way(self, write: Write) -> Collection[PodName]:
         return self.assigned if isinstance(write, Admit) else self._under_way_without_place(write)
 
-    def _under_way_without_place(self, write: Withdraw | Annotate | Evict) -> set[PodName]:
+    def _under_way_without_place(self, write: Withdraw | Recall | Annotate | Evict) -> set[PodName]:
         match write:
             case Withdraw():
                 return self._withdrawn
+            case Recall():
+                return self._recalled
             case Annotate():
                 return self._annotated
             case Evict():
@@ -122,11 +127,12 @@ class PendingWrites:
             self._evicted.discard(pod)
             self._annotated.discard(pod)
             self._withdrawn.discard(pod)
+            self._recalled.discard(pod)
 
 
-def _gate(pod: GangPod) -> Gated | None:
-    """Return what the patch that removes a pod's gate depends on, but for the state of the pod that changes of itself."""
-    return None if pod.gated is None else replace(pod.gated, version="", nominated="")
+def _gate(pod: GangPod) -> Gated | Grouped | None:
+    """Return what the patch that gives a pod its place depends on, but for the state of the pod that changes of itself."""
+    return None if pod.held is None else replace(pod.held, version="", nominated="")
 
 
 def refusal_event(outcome: WriteOutcome, times: int, pod: GangPod) -> Said | None:

@@ -25,6 +25,7 @@ from railnet.gangs.placement.scheduling_pass import Pass, Rules, schedule
 from railnet.gangs.planning_pass_state import Find, GangSize, PlanningPass
 from railnet.gangs.planning_result import Decision, Said, WriteOutcome
 from railnet.gangs.pod import GangPod
+from railnet.gangs.pod_groups import GroupOutcome, PodGroups, outcome_event
 
 _NONE = Members((), (), (), ())
 _READS_SECONDS = 30.0  # of a new leader, that no gang begins before it has read for how many members others keep room
@@ -44,6 +45,7 @@ class GangPlanning:
         self._evictions = GangEvictions(self._pending)
         self._actions = GangActions(self.observed, self._pending, self._evictions, self._memory)
         self._failed = FailedGangs()
+        self._groups = PodGroups(self._pending)
         self._last = Pass()
         self._began = float("inf")
         self._logged: set[tuple[GangState, GangEvent]] = set()  # impossible pairs
@@ -72,6 +74,12 @@ class GangPlanning:
         times, pod = self._pending.refused(outcome, now, jitter), self.observed.named(outcome.pod)
         return None if pod is None else refusal_event(outcome, times, pod)
 
+    def group_outcome(self, outcome: GroupOutcome) -> Said | None:
+        """Take in what came of a PodGroup; return the event about it, None if there is none."""
+        if outcome.refusal:
+            self.observed.changed.add(outcome.gang)
+        return outcome_event(outcome, self._pending.members(self.observed.of(outcome.gang)).living)
+
     def decide(self, now: float, wall: float, find: Find) -> Decision:
         """Decide for all gangs.
 
@@ -91,6 +99,7 @@ class GangPlanning:
         waiting, placed = self._counts(current)
         return Decision(
             current.writes,
+            current.groups,
             tuple(current.said),
             tuple(current.asked_again),
             tuple(current.errors),
@@ -117,6 +126,9 @@ class GangPlanning:
             current.at(current.now + last.again - current.wall)
         self._take_answer(last, current)
         self._say_lost_seats(last, current)
+        for key, pods in list(current.looked.items()):
+            look = partial(self._groups.look, key, pods, current, off=key[0] in self.observed.off)
+            self._attempt(key, look, current)
         self._failed.tried(current.skipped)
 
     def _attempt(self, key: GangKey, step: Callable[[], object], current: PlanningPass) -> None:

@@ -10,6 +10,7 @@ from railnet.gangs.placement.gang import Gang, GangKey, Placement, Shortfall
 from railnet.gangs.placement.preemption import Preemption
 from railnet.gangs.planning_result import About, Asked, GangFailure, Root, Said, Write
 from railnet.gangs.pod import GangPod
+from railnet.gangs.pod_group import PodGroup
 from railnet.jobs.gang_request import GangRequest
 from railnet.objects.pod_name import PodName
 
@@ -57,6 +58,7 @@ class PlanningPass:
         now: on the leader's own clock; `wall` in seconds since 1970.
         find: finds what is known of owners.
         writes: the pods that are to be written.
+        groups: the PodGroups that are to be created; None: to be deleted.
         said: events.
         asked_again: owners that are to be read once more.
         skipped: gangs that stay as they are in this pass: what happened to them is not in the table of their life, or a step for them has failed.
@@ -77,6 +79,7 @@ class PlanningPass:
     wall: float
     find: Find
     writes: dict[PodName, Write] = field(default_factory=dict)
+    groups: dict[GangKey, PodGroup | None] = field(default_factory=dict)
     said: list[Said] = field(default_factory=list)
     asked_again: list[Asked] = field(default_factory=list)
     skipped: set[GangKey] = field(default_factory=set)

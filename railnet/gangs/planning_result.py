@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 from railnet.gangs.gate_removal_patch import Gated
 from railnet.gangs.placement.gang import GangKey
 from railnet.gangs.placement_annotation import Placed
+from railnet.gangs.pod_group import Grouped, PodGroup
 from railnet.gangs.pod_templates import PodTemplate
 from railnet.jobs.eviction_tolerance import UNREAD, Tolerance
 from railnet.objects.involved_object import InvolvedObject
@@ -37,7 +38,7 @@ class Root(NamedTuple):
 
 
 class Admit(NamedTuple):
-    """Remove a pod's gate.
+    """Give a pod its place: remove its gate, or tell one that waits for a PodGroup.
 
     Attributes:
         placed: None for a pod that is of no gang any more.
@@ -45,7 +46,7 @@ class Admit(NamedTuple):
         nominates: whether the pod is nominated for that node before.
     """
 
-    gated: Gated
+    gated: Gated | Grouped
     placed: Placed | None
     host: str = ""
     nominates: bool = True
@@ -53,6 +54,10 @@ class Admit(NamedTuple):
 
 class Withdraw(NamedTuple):
     """Take back the nomination of a pod that waits: the scheduler keeps room for it on a node that is not its place any more."""
+
+
+class Recall(NamedTuple):
+    """Take back what a pod was told of its place: its PodGroup does not exist yet, and the place is lost."""
 
 
 class Annotate(NamedTuple):
@@ -65,7 +70,7 @@ class Evict(NamedTuple):
     """Evict a pod."""
 
 
-Write = Admit | Withdraw | Annotate | Evict
+Write = Admit | Withdraw | Recall | Annotate | Evict
 
 
 class WriteOutcome(NamedTuple):
@@ -114,6 +119,7 @@ class Decision:
 
     Attributes:
         writes: the pods that are to be written.
+        groups: the PodGroups that are to be created; None: to be deleted.
         said: events.
         asked_again: owners whose objects are to be read once more: a job may have been scaled.
         impossible: errors of Railnet itself that are for its log: what happened to gangs that the table of their life does not have.
@@ -124,6 +130,7 @@ class Decision:
     """
 
     writes: Mapping[PodName, Write] = field(default_factory=dict)
+    groups: Mapping[GangKey, PodGroup | None] = field(default_factory=dict)
     said: tuple[Said, ...] = ()
     asked_again: tuple[Asked, ...] = ()
     impossible: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from railnet.gangs import placement_annotation
 from railnet.gangs.gate_removal_patch import Gated, gated
 from railnet.gangs.placement.pod_shape import Shape, shape
 from railnet.gangs.placement_annotation import Placed
+from railnet.gangs.pod_group import Grouped, grouped
 from railnet.jobs.gang_recogniser import GATE, PLACEMENT, gang_request
 from railnet.jobs.gang_request import GangRequest
 from railnet.jobs.other_placement import placed_by_others
@@ -56,6 +57,8 @@ class GangPod:
         succeeded: whether it is complete: it holds nothing, and will not come again.
         completed_by_eviction: whether it is complete because its program ended with 0 when it was evicted.
         stays: whether it is on its node also when that has no other pods.
+        group: what is to be known of it to give it a place, if it waits for a PodGroup; None if it does not.
+        priority_class: the name of its PriorityClass; empty for none, and of a pod that waits for no PodGroup.
     """
 
     name: PodName
@@ -78,11 +81,18 @@ class GangPod:
     succeeded: bool = False
     completed_by_eviction: bool = False
     stays: bool = False
+    group: Grouped | None = None
+    priority_class: str = ""
+
+    @property
+    def held(self) -> Gated | Grouped | None:
+        """What holds it until its gang has its place; None if nothing does. One that waits for a PodGroup is let go by the annotation of its place."""
+        return self.gated if self.gated is not None or self.placed is not None else self.group
 
     @property
     def nominated(self) -> str:
-        """The node on which the scheduler keeps room for it while it waits behind the gate; empty for none."""
-        return "" if self.gated is None else self.gated.nominated
+        """The node on which the scheduler keeps room for it while it is held; empty for none."""
+        return "" if self.held is None else self.held.nominated
 
     @property
     def involved(self) -> InvolvedObject:
@@ -140,6 +150,8 @@ class GangPods:
             unschedulable=not node and _is_unschedulable(pod),
             succeeded=ended,
             completed_by_eviction=ended and _is_disrupted(pod),
+            group=None if request is None else grouped(pod, request.name),
+            priority_class=spec.get("priorityClassName") or "",
         )
 
     def _share(self, part: _T) -> _T:

@@ -153,7 +153,7 @@ def pod_use(pod: Mapping[str, Any], rails: frozenset[str]) -> PodUse | None:
         held=_share(requested(spec), rails),
         runs=stage is Stage.RUNNING,
         why=why,
-        gang=None if known is None else gang_part(known, metadata, job, int(spec.get("priority") or 0)),
+        gang=None if known is None else gang_part(known, metadata, job, int(spec.get("priority") or 0), spec),
     )
 
 

@@ -1,15 +1,17 @@
-"""The gangs of a cluster as a user looks at them: which pods wait behind the gate, where the others were placed, and what a gang waits for. Pure."""
+"""The gangs of a cluster as a user looks at them: which pods wait, where the others were placed, and what a gang waits for. Pure."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from railnet.errors import Misconfigured
 from railnet.jobs.gang_queue import in_turn
 from railnet.jobs.gang_recogniser import GATE, PLACEMENT, described, gang_request
 from railnet.jobs.gang_request import Constraint
+from railnet.jobs.other_placement import waits_for_its_group
 from railnet.objects.metadata_times import created, created_text
 from railnet.objects.owner_reference import controlling, references
 from railnet.objects.pod import Pod
@@ -36,7 +38,7 @@ class GangPart(NamedTuple):
 
     Attributes:
         least: how many members must start together; None if it does not say it.
-        gated: whether it waits behind the gate.
+        gated: whether it waits behind the gate, or for a PodGroup.
         place: the labels of the nodes that it was placed on; None if it has not been placed.
         known_as: the names and UIDs by which an event may be about its gang.
         constraint: where its gang may be; None if it does not say it.
@@ -61,7 +63,7 @@ class GangUse:
 
     Attributes:
         pods: how many of its pods have not ended.
-        gated: how many of them wait behind the gate.
+        gated: how many of them wait behind the gate, or for a PodGroup.
         least: how many must start together; None if no pod says it.
         places: where its pods were placed; empty if none was.
         why: what it waits for, or why it is not evicted although members have no node, as the latest event says it; may be empty.
@@ -105,8 +107,10 @@ class MemberUse(NamedTuple):
     bound: bool = True
 
 
-def gang_part(pod: Pod, metadata: Mapping[str, Any], job: str, priority: int = 0) -> GangPart | None:
-    """Reduce a pod; None if it is of no gang. `metadata` is its own, `job` the name of its training job, empty for none."""
+def gang_part(
+    pod: Pod, metadata: Mapping[str, Any], job: str, priority: int = 0, spec: Mapping[str, Any] = MappingProxyType({})
+) -> GangPart | None:
+    """Reduce a pod; None if it is of no gang. `metadata` and `spec` are its own, `job` the name of its training job, empty for none."""
     try:
         request = gang_request(pod)
     except Misconfigured:  # the webhook refuses such a pod; it was created without the webhook
@@ -118,7 +122,7 @@ def gang_part(pod: Pod, metadata: Mapping[str, Any], job: str, priority: int = 0
     return GangPart(
         name=request.name,
         least=request.min_available,
-        gated=GATE in pod.gates,
+        gated=GATE in pod.gates or waits_for_its_group(pod, spec),
         place=_place(pod.annotations.get(PLACEMENT)),
         known_as=frozenset(text for text in (*uids, *names) if text),
         constraint=request.constraint,

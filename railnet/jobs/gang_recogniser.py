@@ -77,6 +77,12 @@ def gang_request(pod: Pod) -> GangRequest | None:
     )
 
 
+def gang_name(pod: Pod) -> str:
+    """Return the gang that a pod names as it stands there, also if it is malformed; empty if it names none."""
+    spelling = _spelling(pod)
+    return "" if spelling is None else _texts(pod, spelling)[spelling.name]
+
+
 def names_gang(pod: Pod) -> bool:
     """Return whether a pod names a gang, also if what it says of it is malformed."""
     return _spelling(pod) is not None

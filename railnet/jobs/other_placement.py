@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from railnet.jobs.gang_engine import SCHEDULING_GROUP, named_pod_group, pod_group_name
+from railnet.jobs.gang_recogniser import PLACEMENT, gang_name
 from railnet.objects.pod import Pod
 
 _DEFAULT_SCHEDULERS = ("", "default-scheduler")
 _KUEUE = "kueue.x-k8s.io/"
 _QUEUE = "kueue.x-k8s.io/queue-name"
-_NATIVE = ("schedulingGroup", "workloadRef")  # Kubernetes 1.36 and newer; 1.35
+_NATIVE = (SCHEDULING_GROUP, "workloadRef")  # Kubernetes 1.36 and newer; 1.35
 
 
 def placed_by_others(pod: Pod, spec: Mapping[str, Any]) -> Iterator[str]:
@@ -20,11 +22,22 @@ def placed_by_others(pod: Pod, spec: Mapping[str, Any]) -> Iterator[str]:
     yield from _schedulers(pod, spec)
 
 
+def names_own_group(pod: Pod, spec: Mapping[str, Any]) -> bool:
+    """Return whether a pod names the PodGroup that Railnet makes for its gang."""
+    gang = gang_name(pod)
+    return bool(gang) and named_pod_group(spec) == pod_group_name(gang)
+
+
+def waits_for_its_group(pod: Pod, spec: Mapping[str, Any]) -> bool:
+    """Return whether a pod waits for the PodGroup that Railnet makes for its gang, and was not told its place yet."""
+    return not pod.node and PLACEMENT not in pod.annotations and names_own_group(pod, spec)
+
+
 def _schedulers(pod: Pod, spec: Mapping[str, Any]) -> Iterator[str]:
     if pod.scheduler not in _DEFAULT_SCHEDULERS:
         yield f"the scheduler {pod.scheduler:.63} places it"
     for key in _NATIVE:
-        if spec.get(key) is not None:
+        if spec.get(key) is not None and not (key == SCHEDULING_GROUP and names_own_group(pod, spec)):
             yield f"Kubernetes' own gang scheduling places it: it has spec.{key}"
     for gate in pod.gates:
         if gate.startswith(_KUEUE):

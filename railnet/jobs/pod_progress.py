@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from railnet.jobs.gang_engine import named_pod_group
 from railnet.jobs.gang_recogniser import GATE
 from railnet.objects.conditions import unscheduled
 from railnet.objects.pod_phase import FAILED, RUNNING, SUCCEEDED, phase
@@ -40,7 +41,7 @@ def progress(pod: Mapping[str, Any]) -> Progress:
     if pod_phase == FAILED:
         return Progress(Stage.FAILED, said(status.get("reason") or "", status.get("message") or _exit(status)))
     if not (pod.get("spec") or {}).get("nodeName"):
-        return Progress(Stage.UNSCHEDULED, _gated(pod.get("spec") or {}) or _unscheduled(pod))
+        return Progress(Stage.UNSCHEDULED, _gated(pod.get("spec") or {}) or _unscheduled(pod) or _grouped(pod))
     waiting = next(_waiting(status), None)
     if pod_phase == RUNNING:
         return Progress(Stage.RESTARTING, waiting) if waiting else Progress(Stage.RUNNING)
@@ -70,6 +71,12 @@ def _gated(spec: Mapping[str, Any]) -> str:
     """Return why a pod of a gang waits: the condition that the API server sets says only that there is a gate."""
     gates = spec.get("schedulingGates") or ()
     return "behind a gate until its whole gang has a place" if any(gate.get("name") == GATE for gate in gates) else ""
+
+
+def _grouped(pod: Mapping[str, Any]) -> str:
+    """Return which PodGroup a pod waits for, of which the scheduler says nothing before it exists."""
+    group = named_pod_group(pod.get("spec") or {})
+    return f"waits for the PodGroup {group}" if group else ""
 
 
 def _unscheduled(pod: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ import gc
 import logging
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from railnet.admission.certificates.cluster_objects import NAME, ClusterObjects
 from railnet.admission.certificates.folder import Folder
 from railnet.admission.certificates.reconcile_step import Keeper
 from railnet.admission.certificates.renewal_loop import Own, utc_now
+from railnet.admission.gang_engine_choice import GATES, ChosenEngine, GangEngine
 from railnet.admission.server import WebhookServer
 from railnet.admission.tls import Shown
 from railnet.apiserver import service_account
@@ -25,6 +27,7 @@ from railnet.errors import Misconfigured
 from railnet.health_server import Health, Pages
 from railnet.webhook import watched_host_ports
 from railnet.webhook.explain_command import policy
+from railnet.webhook.gang_engine_probe import GangEngineProbe
 from railnet.webhook.metrics import AdmissionMetrics
 
 _log = logging.getLogger(__name__)
@@ -44,6 +47,7 @@ class WebhookOptions:
     leave_seconds: float
     host_ports: str | None = None
     gangs: bool = False
+    gang_engine: str = GangEngine.GATES
 
 
 class Certificates(Protocol):
@@ -74,7 +78,8 @@ async def serve(configuration: Configuration, options: WebhookOptions) -> None:
     ports = None
     if options.host_ports is not None:
         ports = watched_host_ports.watch(options.host_ports, _api(options.account), namespace)
-    server = WebhookServer(policy(configuration), metrics, shown, ports, gangs=options.gangs)
+    engine = _gang_engine(options, namespace)
+    server = WebhookServer(policy(configuration), metrics, shown, ports, gangs=options.gangs, gang_engine=engine)
     health = Health(Pages(lambda: ["it is starting"], metrics.text))
     async with health.serving(options.health_port, host=None):
         await server.listen(options.port)
@@ -115,6 +120,16 @@ def _certificates(options: WebhookOptions, namespace: str, shown: Shown) -> Cert
     if options.certificates is not None:
         return Folder(options.certificates, shown)
     return Own(Keeper(ClusterObjects(_api(options.account), namespace), names(namespace), utc_now), shown)
+
+
+def _gang_engine(options: WebhookOptions, namespace: str) -> Callable[[], ChosenEngine]:
+    """Return what returns the engine for new pods of gangs."""
+    wanted = GangEngine(options.gang_engine)
+    if not options.gangs or wanted is GangEngine.GATES:
+        return lambda: GATES
+    probe = GangEngineProbe(_api(options.account), namespace, wanted)
+    probe.start()
+    return probe.engine
 
 
 def _api(folder: Path) -> StreamingApiServer:

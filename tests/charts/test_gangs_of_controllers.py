@@ -1,18 +1,32 @@
 """The controllers of the chart with gangs: they have exactly the rights that it uses beyond those of the controllers."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from railnet.apiserver.client import Answer
 from railnet.apiserver.request import ApiGroup, ApiObject, Request, ServerVersion
 from railnet.gangs.evictions import STUCK_SECONDS
+from railnet.jobs.gang_engine import pod_group_name
 from tests.charts import features
 from tests.charts.rendered import CHART, Right, rendered, rights
 from tests.railnet.controllers.gangs.gang_cluster import GangCluster, Leader
+from tests.railnet.controllers.gangs.gang_cluster import path as pod_path
 from tests.railnet.controllers.gangs.test_evictions import place_and_take
 
 ACCOUNT = "railnet-controllers"
+PATH = f"/apis/scheduling.k8s.io/v1beta1/namespaces/ml/podgroups/{pod_group_name('gpt')}"
+
+
+def an_older_pod_group(least: int) -> dict[str, Any]:
+    """Return a PodGroup that an earlier leader has created."""
+    metadata = {
+        "namespace": "ml",
+        "name": pod_group_name("gpt"),
+        "labels": {"app.kubernetes.io/managed-by": "railnet"},
+    }
+    return {"metadata": metadata, "spec": {"schedulingPolicy": {"gang": {"minCount": least}}}}
 
 
 class Used(GangCluster):
@@ -31,7 +45,7 @@ class Used(GangCluster):
 
 
 def used() -> set[Right]:
-    """Return the rights that the controller needs for a gang that is placed, and evicted again."""
+    """Return the rights that the controller needs for gangs of which one is placed and evicted again, and one waits for a PodGroup that exists."""
     cluster = Used()
     for leaf in "ab":
         for number in range(4):
@@ -42,6 +56,13 @@ def used() -> set[Right]:
     cluster.now += STUCK_SECONDS
     leader.settle()
     assert [reason for reason, _, _ in cluster.events] == ["GangPlaced", "GangEvicted"]
+    cluster.put(PATH, an_older_pod_group(5))
+    cluster.add_node("c-0", "c", gpus=32)
+    cluster.add_gang("gpt", 4, grouped=True)
+    leader.settle()
+    for rank in range(4):
+        cluster.remove(pod_path(f"gpt-{rank}"))
+    leader.settle()
     watched = {
         (informer._about.api_version.rpartition("/")[0], informer._about.resource, verb)
         for informer in leader.gangs.informers.values()

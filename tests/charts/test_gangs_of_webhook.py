@@ -1,4 +1,4 @@
-"""The webhook of the chart with gangs: one option, reviews of pods that name a gang and of their Jobs, and no right."""
+"""The webhook of the chart with gangs: its options, reviews of pods that name a gang and of their Jobs, and one right for the engine."""
 
 import pytest
 
@@ -12,8 +12,11 @@ pytestmark = pytest.mark.slow
 BELOW = {**features.WEBHOOK, **features.CONTROLLERS}
 
 
-def test_webhook_gets_one_option_and_its_reviews_and_no_right() -> None:
-    base, gangs = by_name(rendered(**BELOW)), by_name(rendered(**features.GANGS))
+GATES = {**features.GANGS, "gangs.engine": "gates"}
+
+
+def test_webhook_gets_its_options_and_reviews_and_no_right_with_gates() -> None:
+    base, gangs = by_name(rendered(**BELOW)), by_name(rendered(**GATES))
     deployment = ("Deployment", NAME)
     (container,) = gangs[deployment]["spec"]["template"]["spec"]["containers"]
     (before,) = base[deployment]["spec"]["template"]["spec"]["containers"]
@@ -25,7 +28,7 @@ def test_webhook_gets_one_option_and_its_reviews_and_no_right() -> None:
         ("Job", "railnet-uninstall"),  # lets gangs go
         ("ClusterRole", "railnet-uninstall"),
     }
-    assert container == {**before, "args": [*before["args"], "--gangs"]}
+    assert container == {**before, "args": [*before["args"], "--gangs", "--gang-engine=gates"]}
     assert _parser().parse_args(container["args"]).gangs is True
     assert _parser().parse_args(before["args"]).gangs is False
     assert rights(gangs.values(), NAME) == rights(base.values(), NAME)
@@ -38,7 +41,16 @@ def test_reviews_of_gangs_follow_those_of_services() -> None:
     assert names[-3:] == ["label.services.railnet.io", "gangs.railnet.io", "gang-jobs.railnet.io"]
 
 
-def test_webhook_with_certificates_of_cert_manager_gets_no_token_for_gangs() -> None:
-    documents = rendered(**{**features.GANGS, **features.CERT_MANAGER})
+@pytest.mark.parametrize(("engine", "asks"), [("gates", False), ("auto", True), ("kubernetes", True)])
+def test_webhook_with_certificates_of_cert_manager_gets_a_token_only_to_ask_for_the_engine(
+    engine: str, asks: bool
+) -> None:
+    documents = rendered(**{**features.GANGS, **features.CERT_MANAGER, "gangs.engine": engine})
 
-    assert of_kind(documents, "ServiceAccount", NAME)["automountServiceAccountToken"] is False
+    assert of_kind(documents, "ServiceAccount", NAME)["automountServiceAccountToken"] is asks
+    assert rights(documents, NAME) == ({("scheduling.k8s.io", "podgroups", "create")} if asks else set())
+
+
+def test_unknown_engine_is_refused() -> None:
+    with pytest.raises(AssertionError, match="engine"):
+        rendered(**{**features.GANGS, "gangs.engine": "volcano"})

@@ -13,7 +13,8 @@ from tests.charts import features
 from tests.charts.rendered import rendered
 
 GATED: dict[str, Any] = {"schedulingGates": [{"name": "railnet.io/gang"}]}
-NOMINATION = "only a pod that waits behind the gate railnet.io/gang may be nominated"
+GROUPED: dict[str, Any] = {"schedulingGroup": {"podGroupName": "gang-bert-1"}}
+NOMINATION = "only a pod that waits behind the gate railnet.io/gang, or for a PodGroup, may be nominated"
 NOTHING_ELSE = "nothing of a pod's status but nominatedNodeName may be changed"
 
 
@@ -48,8 +49,9 @@ def test_address_of_a_pod_without_the_gate_may_be_written(spec: dict[str, Any], 
 
 
 @pytest.mark.parametrize(("before", "after"), [({}, {"nominatedNodeName": "a-0"}), ({"nominatedNodeName": "a-0"}, {})])
-def test_only_a_pod_behind_the_gate_is_nominated(before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_only_a_pod_that_waits_for_its_gang_is_nominated(before: dict[str, Any], after: dict[str, Any]) -> None:
     assert refusals(GATED, before, after) == []
+    assert refusals(GROUPED, before, after) == []
     assert refusals({}, before, after) == [NOMINATION]
 
 

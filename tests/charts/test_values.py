@@ -146,9 +146,15 @@ FEATURES = [
     Feature(
         "gangs.enabled",
         features.GANGS,
-        objects(f"{CONTROLLERS}-gangs", *CLUSTER) | objects("railnet-gangs", *POLICY),
-        rights={CONTROLLERS: None, UNINSTALL: {("", "pods", "patch")}},
-        arguments={HELPER: ["--gangs"], CONTROLLERS: ["--gangs"]},
+        objects(f"{CONTROLLERS}-gangs", *CLUSTER)
+        | objects("railnet-gangs", *POLICY)
+        | objects(f"{HELPER}-gangs", *OWN),
+        rights={
+            HELPER: {("scheduling.k8s.io", "podgroups", "create")},
+            CONTROLLERS: None,
+            UNINSTALL: {("", "pods", "patch"), ("scheduling.k8s.io", "podgroups", "create")},
+        },
+        arguments={HELPER: ["--gangs", "--gang-engine=auto"], CONTROLLERS: ["--gangs"]},
     ),
     Feature(
         "monitoring.enabled",

@@ -20,20 +20,30 @@ class NotReady(RuntimeError):
 
 
 class Program:
-    """At most one process of a program; its log goes on over restarts."""
+    """At most one process of a program; its log goes on over restarts.
+
+    Attributes:
+        options: further ones, from the next start on.
+    """
 
     def __init__(self, command: Sequence[str | Path], env: Mapping[str, str] | None = None, name: str = "") -> None:
         """Describe the program; its log has the name of the command where `name` is empty."""
         self.name = name or Path(command[0]).name
         self._command, self._env = command, env
         self._log = _LOGS / f"{self.name}.log"
+        self.options: Sequence[str] = ()
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         _LOGS.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._env, start_new_session=True
+                [*self._command, *self.options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._env,
+                start_new_session=True,
             )
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:

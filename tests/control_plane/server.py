@@ -6,8 +6,8 @@ import json
 import signal
 import subprocess
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
@@ -23,6 +23,8 @@ _ETCD = "127.0.0.1:2379"
 _SECONDS = 120.0
 _GONE_SECONDS = 180.0  # a namespace waits for all that is in it
 _NAMESPACES = {"default", "kube-node-lease", "kube-public", "kube-system", "railnet"}  # Kubernetes' own, and Railnet's
+_POD_GROUPS = "--runtime-config=scheduling.k8s.io/v1beta1=true"
+_POD_GROUP_GATES = "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
 _MOST_PUTS = 100  # etcd takes 128 operations in one transaction
 # Where the API server stores the objects of a resource, and their kind (k8s.io/kubernetes/pkg/registry/core).
 _STORED = {"pods": ("pods", "Pod"), "nodes": ("minions", "Node")}
@@ -77,6 +79,23 @@ class ApiServer:
         self._etcd_answer("kv/compaction", {"revision": revision, "physical": True})
         self.plane.apiserver.start()
         self.plane.apiserver.wait(self._is_ready, _SECONDS)
+
+    @contextmanager
+    def serving_pod_groups(self) -> Iterator[None]:
+        """Have Kubernetes' own gangs in the block, as an upgrade brings them, and not any more after it."""
+        self._restart_with([_POD_GROUPS], [_POD_GROUP_GATES])
+        try:
+            yield
+        finally:
+            self._restart_with([], [])
+
+    def _restart_with(self, api: Sequence[str], gates: Sequence[str]) -> None:
+        plane = self.plane
+        plane.apiserver.options = [*api, *gates]
+        plane.controllers.options = plane.scheduler.options = gates
+        self.restart()
+        for program in (plane.controllers, plane.scheduler):
+            program.restart()
 
     def namespace(self, name: str, labels: Mapping[str, str] | None = None) -> None:
         """Make a namespace if there is none of this name; pods can be made in it."""

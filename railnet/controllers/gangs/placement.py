@@ -16,6 +16,7 @@ from railnet.apiserver.client import StreamingApiServer
 from railnet.apiserver.request import Collection, JsonObject
 from railnet.controllers.events import JobEvents
 from railnet.controllers.gangs.events import GangEvents
+from railnet.controllers.gangs.pod_groups import PodGroupWrites
 from railnet.controllers.gangs.pod_writes import Address, PodWrites
 from railnet.controllers.gangs.root_objects import GangRoots
 from railnet.controllers.informer import Informer
@@ -24,6 +25,7 @@ from railnet.gangs.placement.node import Node, node
 from railnet.gangs.planning import GangPlanning
 from railnet.gangs.planning_result import Asked, Decision, Evict, WriteOutcome
 from railnet.gangs.pod import GangPod, GangPods
+from railnet.gangs.pod_groups import GroupOutcome
 from railnet.jobs.gang_recogniser import GATE, OFF
 from railnet.jobs.reported_pod import ReportedPod
 
@@ -42,6 +44,7 @@ class GangPlacement:
     Attributes:
         queue: has one key while there is something to decide; one worker may take it.
         writes: patches and evictions; any number of workers.
+        groups: PodGroups that are created; any number of workers.
         roots: objects that are read; any number of workers.
         informers: keep nodes, and the namespaces in which gangs are switched off. Pods come from outside: `reduce` and `pod_changed`.
     """
@@ -74,6 +77,7 @@ class GangPlacement:
         self.queue: WorkQueue[str] = WorkQueue()
         self.roots = GangRoots(api, self._answered, clock)
         self.writes = PodWrites(api, self._written, address)
+        self.groups = PodGroupWrites(api, self._group_written)
         self._events = GangEvents(events, self.roots)
         self.informers: Mapping[str, Informer[Any]] = {
             "nodes": Informer(api, Collection("v1", "nodes"), node, self._node_changed),
@@ -119,6 +123,7 @@ class GangPlacement:
 
     def _act(self, decision: Decision) -> None:
         self.writes.put(decision.writes)
+        self.groups.put(decision.groups)
         for asked in decision.asked_again:
             self.roots.ask_again(asked)
         for event in decision.said:
@@ -150,6 +155,15 @@ class GangPlacement:
                 self._evictions["evictions"] += 1
         if outcome.refusal:
             self._take_in(lambda: self._refused(outcome))
+
+    def _group_written(self, outcome: GroupOutcome) -> None:
+        if outcome.refusal or outcome.waits:
+            self._take_in(lambda: self._group_refused(outcome))
+
+    def _group_refused(self, outcome: GroupOutcome) -> None:
+        event = self._planning.group_outcome(outcome)
+        if event is not None:
+            self._events.say(event)
 
     def _refused(self, outcome: WriteOutcome) -> None:
         event = self._planning.outcome(outcome, self._clock(), random.random())  # noqa: S311 - no secret

@@ -18,7 +18,9 @@ from railnet.apiserver.request import ApiObject, JsonObject, Request, evict, jso
 from railnet.controllers.work_queue import WorkQueue
 from railnet.gangs import placement_annotation
 from railnet.gangs.gate_removal_patch import steps
-from railnet.gangs.planning_result import Admit, Annotate, Evict, Withdraw, Write, WriteOutcome
+from railnet.gangs.placement_annotation import Placed
+from railnet.gangs.planning_result import Admit, Annotate, Evict, Recall, Withdraw, Write, WriteOutcome
+from railnet.gangs.pod_group import Grouped, placement_patch
 from railnet.jobs.gang_recogniser import PLACEMENT
 from railnet.objects.pod_name import PodName
 
@@ -134,10 +136,15 @@ class PodWrites:
             return evict(about, pod.uid)
         if isinstance(write, Withdraw):
             return _status_patch(about, pod, None)
+        if isinstance(write, Recall):
+            return merge_patch(about, {"metadata": {"uid": pod.uid, "annotations": {PLACEMENT: None}}})
         if isinstance(write, Annotate):
             text = placement_annotation.written(write.placed)
             # A UID in a merge patch is a precondition (kubernetes/kubernetes#86320).
             return merge_patch(about, {"metadata": {"uid": pod.uid, "annotations": {PLACEMENT: text}}})
+        if isinstance(write.gated, Grouped):
+            # One without a place is let go by its PodGroup, so there is none here.
+            return merge_patch(about, placement_patch(pod.uid, write.gated, write.placed or Placed((), 1)))
         return json_patch(about, steps(write.gated, write.placed, write.host, self._address(pod)))
 
 

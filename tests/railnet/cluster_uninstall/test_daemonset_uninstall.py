@@ -7,6 +7,7 @@ import pytest
 from railnet.apiserver.request import Request
 from railnet.cluster_uninstall.failure import NotUninstalled
 from railnet.cluster_uninstall.uninstall_mode import steps
+from railnet.jobs.gang_engine import pod_group_name
 from tests.jittered import jittered
 from tests.railnet.cluster_uninstall.uninstalling_cluster import UninstallingCluster, daemon_set, pod
 from tests.railnet.controllers.cluster_in_memory import Refusal
@@ -224,6 +225,21 @@ def test_gangs_are_let_go_after_the_webhook_is_deleted_and_before_the_nodes(caps
     assert gates(cluster) == [["kueue.x-k8s.io/topology"], [], ["kueue.x-k8s.io/topology"], []]
     assert webhook == [False, False, False]
     assert "railnet: pods that do not wait for their gang any more: 3\n" in capsys.readouterr().err
+
+
+def test_pods_that_wait_for_a_pod_group_are_let_go_each_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = UninstallingCluster(gangs=True)
+    for name, gang, group in (("w-0", "ring", "ring"), ("w-1", "ring", "ring"), ("w-2", "star", "authors")):
+        metadata = {"name": name, "namespace": "ml", "labels": {"pod-group.scheduling.sigs.k8s.io/name": gang}}
+        spec = {"containers": [{"name": "c"}], "schedulingGroup": {"podGroupName": pod_group_name(group)}}
+        cluster.memory.put(f"/api/v1/namespaces/ml/pods/{name}", {"metadata": metadata, "spec": spec})
+
+    cluster.command.run()
+
+    (group_object,) = cluster.memory.of("podgroups")
+    assert group_object["metadata"]["name"] == pod_group_name("ring")
+    assert group_object["spec"] == {"schedulingPolicy": {"basic": {}}}
+    assert "railnet: pods that do not wait for their gang any more: 1\n" in capsys.readouterr().err
 
 
 def test_gates_stay_where_gangs_are_not_named() -> None:

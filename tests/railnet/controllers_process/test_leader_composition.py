@@ -169,4 +169,4 @@ def test_each_worker_and_each_watch_can_keep_its_connection(cluster: Cluster) ->
         sum(one.workers for one in leader._controllers) + len(leader._informers)
         <= kubernetes_package_transport._CONNECTIONS
     )
-    assert len(leader._controllers) == 8
+    assert len(leader._controllers) == 9

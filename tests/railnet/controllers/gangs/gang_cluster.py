@@ -18,6 +18,7 @@ from railnet.gangs.placement.free_capacity import FreeCapacity
 from railnet.gangs.placement.node import Node, node
 from railnet.gangs.placement.pod_shape import shape
 from railnet.gangs.pod import GangPod
+from railnet.jobs.gang_engine import named_pod_group, pod_group_name
 from railnet.jobs.reported_pod import ReportedPod
 from tests.railnet.controllers.cluster_in_memory import Cluster, Refusal
 
@@ -60,7 +61,8 @@ class GangCluster(Cluster):
             "completions": pods,
             "template": {"metadata": {"labels": found["metadata"]["labels"]}, "spec": found["spec"]},
         }
-        del found["spec"]["schedulingGates"]
+        for key in ("schedulingGates", "schedulingGroup"):
+            found["spec"].pop(key, None)
         found["spec"]["restartPolicy"] = "Never"
         rule = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
         spec |= {"podFailurePolicy": {"rules": [rule]}, **(job_spec or {})}
@@ -110,6 +112,9 @@ class GangCluster(Cluster):
     def pods(self) -> dict[str, JsonObject]:
         return {one["metadata"]["name"]: one for one in self.of("pods")}
 
+    def pod_groups(self) -> dict[str, JsonObject]:
+        return {one["metadata"]["name"]: one for one in self.of("podgroups")}
+
     def gated(self) -> list[str]:
         return [
             name for name, one in self.pods().items() if {"name": GATE} in (one["spec"].get("schedulingGates") or ())
@@ -156,7 +161,7 @@ class GangCluster(Cluster):
         self.interfere = interfere
 
     def schedule(self) -> None:
-        """Bind what has no gate and fits; what does not fit is unschedulable."""
+        """Bind what has no gate, whose PodGroup exists, and what fits; what does not fit is unschedulable."""
         nodes = {one["metadata"]["name"]: node(one) for one in self.of("nodes")}
         rooms = {name: FreeCapacity(one.allocatable) for name, one in nodes.items()}
         for one in self.of("pods"):
@@ -164,6 +169,9 @@ class GangCluster(Cluster):
                 rooms[on].take(shape(one["spec"]))
         for name, one in self.pods().items():
             if one["spec"].get("nodeName") or one["spec"].get("schedulingGates"):
+                continue
+            group = named_pod_group(one["spec"])
+            if group and group not in self.pod_groups():
                 continue
             fits = _fits(one, nodes, rooms)
             if fits is None:
@@ -251,6 +259,7 @@ class Leader:
             work(self.gangs.roots.queue, self.gangs.roots.reconcile)
             again = self.gangs.reconcile("all gangs")
         work(self.gangs.writes.queue, self.gangs.writes.reconcile)
+        work(self.gangs.groups.queue, self.gangs.groups.reconcile)
         assert self.gangs._planning._logged <= self.impossible
         return again
 
@@ -299,9 +308,12 @@ def pod_of(gang: str, name: str, **fields: Any) -> JsonObject:
     constraint = fields.get("constraint", IN_ONE_LEAF)
     annotations = {"railnet.io/explain": "…", **({} if constraint is None else {CONSTRAINT: constraint})}
     asks = {"nvidia.com/gpu": str(fields.get("gpus", 8))}
+    held = {"schedulingGates": [{"name": GATE}, *fields.get("gates", ())]}
+    if fields.get("grouped"):
+        held = {"schedulingGroup": {"podGroupName": pod_group_name(gang)}}
     spec = {
         "containers": [{"name": "main", "resources": {"requests": asks, "limits": asks}}],
-        "schedulingGates": [{"name": GATE}, *fields.get("gates", ())],
+        **held,
         "priority": fields.get("priority", 0),
         **fields.get("spec", {}),
     }
