@@ -9,7 +9,7 @@ from tests.cluster.process import wait_until
 from tests.control_plane.api import Api, JsonObject
 from tests.control_plane.kwok import ANNOTATION
 
-_SECONDS = 120.0
+_SECONDS = 180.0
 _KUBERNETES = "node.kubernetes.io/"
 _ALLOCATABLE = {"cpu": "64", "memory": "512Gi", "pods": "110", "ephemeral-storage": "1Ti"}
 

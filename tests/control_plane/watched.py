@@ -44,6 +44,10 @@ class Watched:
         """Return the UIDs of all objects that there were."""
         return {one.object["metadata"]["uid"] for one in tuple(self.reported)}
 
+    def take(self, event: Reported) -> None:
+        """Keep an event; what watches very many objects keeps less of each."""
+        self.reported.append(event)
+
     def _watch(self) -> None:
         while not self._ended:
             try:
@@ -56,4 +60,4 @@ class Watched:
         with self._api.request("GET", f"{self._path}?watch=true") as answer:
             for line in answer:
                 now, event = time.monotonic(), json.loads(line)
-                self.reported.append(Reported(now, event["type"], event["object"]))
+                self.take(Reported(now, event["type"], event["object"]))
