@@ -48,13 +48,13 @@ def gang_size(
     return GangSize(request, root, known, made(request, root), coming, least, absent), memory
 
 
-def arrival(pods: Members, size: GangSize) -> GangEvent:
-    """Return the event by which members of a gang have come, or are awaited before any begins."""
+def arrival(pods: Members, size: GangSize, *, has_begun: bool) -> GangEvent:
+    """Return the event by which members of a gang have come, or are awaited before any begins. Where the gang has begun, none is awaited."""
     if not size.known:
         return GangEvent.UNCERTAIN
     if not (pods.waiting or pods.placed):
         return GangEvent.ALL_HAVE_NODES
-    if not size.absent or pods.begun:
+    if not size.absent or has_begun:
         return GangEvent.COMPLETE
     in_stages = size.root is not None and bool(size.root.stages) and size.made >= len(pods.came) + size.absent
     return GangEvent.STAGED if in_stages else GangEvent.ABSENT

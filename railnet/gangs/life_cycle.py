@@ -132,8 +132,10 @@ _ROWS = (
     _Rows(_E.UNCERTAIN, _BEHIND, None, _A.KEEP, "what is known in a moment changes the place"),
     _Rows(_E.UNCERTAIN, _BEGUN, _S.PLACED, _A.KEEP, "what is known in a moment changes the place of the others"),
     _Rows(_E.ABSENT, _NOT_CLOSED, None, _A.SAY_ABSENT, "what an object will make, a quota may refuse"),
+    _Rows(_E.ABSENT, _BEGUN, None, _A.SAY_ABSENT, "a member without a gate began alone, and the others begin together"),
     _Rows(_E.ABSENT, {_S.CLOSED}, None, _A.SAY_CLOSED, "members did not come when the gates were open"),
     _Rows(_E.STAGED, _NOT_CLOSED, None, _A.PLAN, "the others would wait for the gates for ever"),
+    _Rows(_E.STAGED, _BEGUN, None, _A.PLAN, "a member without a gate began alone, and the others would wait for ever"),
     _Rows(_E.STAGED, {_S.CLOSED}, None, _A.SAY_CLOSED, "members did not come when the gates were open"),
     _Rows(_E.COMPLETE, _BEHIND, None, _A.PLAN, "all can start together"),
     _Rows(_E.COMPLETE, _BEGUN, _S.PLACED, _A.PLAN, "late members follow those that have begun"),
@@ -162,7 +164,6 @@ _OF_ARRIVALS = (_E.NO_MEMBER, _E.CONTRADICTORY, _E.UNCERTAIN, _E.ABSENT, _E.STAG
 _IMPOSSIBLE_ROWS: tuple[tuple[Collection[GangEvent], Collection[GangState], str], ...] = (
     ((*_OF_BEGUN, _E.OVERDUE, _E.ALL_HAVE_NODES, *_ANSWERS_OF_BEGUN), _BEHIND, "a member that has begun is meant"),
     ((_E.NO_MEMBER,), _BEGUN, "a member that has begun exists"),
-    ((_E.ABSENT, _E.STAGED), _BEGUN, "when a member has begun, it is TO_COME or OVERDUE"),
     ((_E.OVERDUE,), (_S.LAPSED,), "whether it is evicted is decided once"),
     ((_E.STILL_THERE, _E.ALL_LEFT), _PLANNED, "only of a gang that is evicted members are to leave"),
     (

@@ -57,6 +57,11 @@ class Members:
         """Those that have a place or a node."""
         return (*self.bound, *self.placed)
 
+    @property
+    def is_let_go(self) -> bool:
+        """Whether Railnet has given a member that has begun its place, or does so now. One without a place was created without a gate."""
+        return any(pod.placed is not None or pod.held is not None for pod in self.begun)
+
 
 def members(gang_pods: Iterable[GangPod], assigned: Collection[PodName]) -> Members:
     """Sort the pods of a gang; `assigned` are those whose patch is under way."""

@@ -200,11 +200,12 @@ class GangPlanning:
         current.sizes[key] = size
         if is_reserved and not size.is_read and current.now < self._began + _READS_SECONDS:
             current.is_room_unknown = True
-        if pods.begun and size.missing:
+        has_begun = _has_begun(pods, current)
+        if has_begun and size.missing:
             return self._incomplete(key, pods, size, current)
-        if pods.begun and size.known and is_size_known(request, pods, size.root):
+        if has_begun and size.known and is_size_known(request, pods, size.root):
             self._memory[key] = self._memory[key].with_all_members()
-        return arrival(pods, size)
+        return arrival(pods, size, has_begun=has_begun)
 
     def _incomplete(self, key: GangKey, pods: Members, size: GangSize, current: PlanningPass) -> GangEvent:
         """Return the event of a gang that has begun, and of which members do not exist: whether they still may come."""
@@ -375,6 +376,20 @@ class GangPlanning:
         gangs = (key for key in self.observed.gangs() if key not in self._failed)
         placed = sum(key not in current.looked or bool(current.looked[key].begun) for key in gangs)
         return waiting, placed
+
+
+def _has_begun(pods: Members, current: PlanningPass) -> bool:
+    """Return whether members have begun in such a way that others follow them.
+
+    One that was created without a gate, because the webhook did not answer in time, begins alone. The others still begin together, unless
+    they do not come for so long that the gang counts as one that ran before.
+    """
+    if not pods.begun or pods.is_let_go:
+        return bool(pods.begun)
+    left = min(pod.created for pod in pods.living) + MEMBER_SECONDS - current.wall
+    if left > 0:
+        current.at(current.now + left)
+    return left <= 0
 
 
 def _age(gang: Gang) -> tuple[float, str]:

@@ -51,6 +51,53 @@ def test_gang_of_which_a_quota_permits_a_part_does_not_start(cluster: GangCluste
     assert cluster.gated() == []
 
 
+def begin_without_gate(cluster: GangCluster, pod: str) -> None:
+    """Have a pod be one for which the webhook did not answer in time: the scheduler binds it at once."""
+    cluster.change(pod, lambda found: found["spec"].pop("schedulingGates"))
+    cluster.schedule()
+
+
+def gang_with_a_member_without_gate(cluster: GangCluster, members: int) -> tuple[dict[str, Any], Leader]:
+    """Add so many members of a gang of four, of which the first has no gate; return the owner, and a leader that has seen them."""
+    owner = cluster.add_job("bert", 4, least=4)
+    for rank in range(members):
+        cluster.add_pod(f"bert-{rank}", "bert", owner=owner, least=4)
+    begin_without_gate(cluster, "bert-0")
+    leader = Leader(cluster)
+    quiet(cluster, leader)
+    return owner, leader
+
+
+def test_member_that_was_created_without_a_gate_begins_alone(cluster: GangCluster) -> None:
+    owner, leader = gang_with_a_member_without_gate(cluster, 3)
+
+    assert cluster.gated() == ["bert-1", "bert-2"]
+    (text,) = texts(cluster, "GangWaiting")
+    assert text.startswith("3 of the 4 members that start together exist")
+    cluster.add_pod("bert-3", "bert", owner=owner, least=4)
+    leader.settle()
+    cluster.schedule()
+    assert cluster.gated() == []
+    assert set(cluster.nodes().values()) == {f"a-{number}" for number in range(4)}
+
+
+def test_members_follow_one_without_a_gate_if_the_others_do_not_come_for_long(cluster: GangCluster) -> None:
+    """It may be a gang that ran before Railnet was installed."""
+    _, leader = gang_with_a_member_without_gate(cluster, 3)
+    cluster.now += MEMBER
+    leader.settle()
+
+    assert cluster.gated() == []
+
+
+def test_gang_that_runs_without_gates_is_joined_by_a_member_that_is_made_again(cluster: GangCluster) -> None:
+    _, leader = gang_with_a_member_without_gate(cluster, 4)
+
+    assert cluster.gated() == []
+    leader.settle()
+    assert leader.impossible == set()
+
+
 def test_gang_says_nothing_while_its_members_come(cluster: GangCluster) -> None:
     owner = cluster.add_job("bert", 4)
     leader = Leader(cluster)
