@@ -2,11 +2,14 @@
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from railnet.gangs.placement.free_capacity import FreeCapacity
 from railnet.gangs.placement.gang import Domain, domain
 from railnet.gangs.placement.natural_order import natural_order
 from railnet.gangs.placement.pod_shape import Shape
+
+MOST_COMPARED = 256  # nodes of one domain whose room is compared; a cluster without topology is one domain of thousands
 
 _Values = tuple[str | None, ...]
 
@@ -96,6 +99,13 @@ class Level:
             if room := slots[position]:
                 yield position, room
 
+    def nodes_to_fill(self, number: int, slots: Sequence[int], count: int) -> Iterator[tuple[int, int]]:
+        """Yield the positions of few nodes of a domain that have room for `count` equal members, in order, each with its slots."""
+        compared = dict(islice(self.nodes_with_room(number, slots), MOST_COMPARED))
+        for position in sorted(fewest([(room, position) for position, room in compared.items()], count)):
+            yield position, compared[position]
+        yield from islice(self.nodes_with_room(number, slots), MOST_COMPARED, None)
+
     def change(self, differences: Iterable[tuple[int, int]]) -> None:
         """Count slots that came or went, each with its node's position, and put the domains back in order."""
         of, slots, full_before = self.grouping.of, self.slots, self._full_before
@@ -173,3 +183,23 @@ class Slots:
         if differences:
             for level in self._levels.values():
                 level.change(differences)
+
+
+def fewest(rooms: Iterable[tuple[int, int]], count: int) -> list[int]:
+    """Return the positions of as few nodes as have room for `count` equal members; all nodes if these have less.
+
+    The emptiest nodes are taken, but the last one is the fullest that will do: what is left of nodes stays together.
+
+    Args:
+        rooms: for how many members there is room on a node, and the node's position.
+        count: how many members there are.
+    """
+    emptiest_first = sorted(rooms, key=lambda room: (-room[0], room[1]))
+    chosen: list[int] = []
+    for slots, position in emptiest_first:
+        if slots >= count:
+            enough = [room for room in emptiest_first[len(chosen) :] if room[0] >= count]
+            return [*chosen, min(enough)[1]]
+        chosen.append(position)
+        count -= slots
+    return chosen

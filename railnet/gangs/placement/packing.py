@@ -1,10 +1,12 @@
 """Members put on nodes one by one, as they will really lie there: sums of free resources promise what single nodes do not have."""
 
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
-from railnet.gangs.placement.domain_room import Grouping, Slots
+from railnet.gangs.placement.domain_room import MOST_COMPARED, Grouping, Slots, fewest
 from railnet.gangs.placement.free_capacity import FreeCapacity
 from railnet.gangs.placement.gang import Member
 from railnet.gangs.placement.pod_shape import Shape
@@ -34,6 +36,10 @@ class Packing:
     room: Callable[[int], FreeCapacity]
     freed: Mapping[int, Sequence[Shape]] = field(default_factory=dict)
     _rooms: dict[int, FreeCapacity] = field(default_factory=dict)
+    _left: Counter[Shape] = field(default_factory=Counter)  # members that are still to be put
+    _first: dict[tuple[int, Shape], deque[int]] = field(
+        default_factory=dict
+    )  # positions of nodes to be filled before others
     _next: dict[tuple[int, Shape], int] = field(default_factory=dict)
 
     def slots_in(self, leaf: int, shape: Shape) -> int:
@@ -47,8 +53,15 @@ class Packing:
         return slots.level(self.leaves).slots[leaf] + more
 
     def put(self, member: Member, leaf: int) -> Put | None:
-        """Put a member on the first node of a leaf that has room for it; None if there is no room."""
+        """Put a member on a node of a leaf that has room for it, so that those that are left take few nodes; None if there is no room."""
         shape, key = member.shape, (leaf, member.shape)
+        if key not in self._first:
+            self._first[key] = deque() if self.freed else deque(sorted(self._fewest_nodes(leaf, shape)))
+        first = self._first[key]
+        while first:
+            if self._room(first[0]).slots(shape):
+                return self._taken(member, leaf, first[0])
+            first.popleft()
         slots, nodes = self.slots[shape], self.leaves.nodes[leaf]
         if key not in self._next:
             self._next[key] = 0 if self.freed else slots.level(self.leaves).first_with_room(leaf, slots.slots)
@@ -56,9 +69,8 @@ class Packing:
         for index in range(self._next[key], len(nodes)):
             position = nodes[index]
             if (slots.slots[position] or self._is_freed(slots, position)) and self._room(position).slots(shape):
-                self._rooms[position].take(shape)
                 self._next[key] = index
-                return Put(member, leaf, position)
+                return self._taken(member, leaf, position)
         self._next[key] = len(nodes)
         return None
 
@@ -67,10 +79,7 @@ class Packing:
         slots, leaf = self.slots[member.shape], self.leaves.of[position]
         if leaf < 0 or not (slots.slots[position] or self._is_freed(slots, position)):
             return None
-        if not self._room(position).slots(member.shape):
-            return None
-        self._rooms[position].take(member.shape)
-        return Put(member, leaf, position)
+        return self._taken(member, leaf, position) if self._room(position).slots(member.shape) else None
 
     def fill(self, members: Sequence[Member], leaves: Sequence[int]) -> list[Put] | None:
         """Put members into leaves one after the other and never back to one that was left, so neighbours in rank are neighbours.
@@ -79,6 +88,7 @@ class Packing:
             None if they do not all fit so.
         """
         puts: list[Put] = []
+        self._left = Counter(member.shape for member in members)
         index = 0
         for member in members:
             place = None
@@ -90,7 +100,7 @@ class Packing:
         return puts
 
     def put_all(
-        self, members: Iterable[Member], leaves: Callable[[Member], Iterable[int]], *, some: bool = False
+        self, members: Sequence[Member], leaves: Callable[[Member], Iterable[int]], *, some: bool = False
     ) -> list[Put] | None:
         """Put each member into the first leaf of its own order that has room.
 
@@ -98,6 +108,7 @@ class Packing:
             None if there is no room for one of them; with `some`, those that there is room for.
         """
         puts: list[Put] = []
+        self._left = Counter(member.shape for member in members)
         for member in members:
             place = next((put for leaf in leaves(member) if (put := self.put(member, leaf))), None)
             if place is not None:
@@ -106,9 +117,10 @@ class Packing:
                 return None
         return puts
 
-    def put_in(self, members: Iterable[Member], leaves: Sequence[int], *, some: bool = False) -> list[Put] | None:
+    def put_in(self, members: Sequence[Member], leaves: Sequence[int], *, some: bool = False) -> list[Put] | None:
         """Put each member into the first of these leaves that has room; the result is as in `put_all`."""
         puts: list[Put] = []
+        self._left = Counter(member.shape for member in members)
         first: dict[Shape, int] = {}  # leaves before have no room for the shape, and will have none
         for member in members:
             place, index = None, first.get(member.shape, 0)
@@ -120,6 +132,21 @@ class Packing:
             elif not some:
                 return None
         return puts
+
+    def _taken(self, member: Member, leaf: int, position: int) -> Put:
+        self._rooms[position].take(member.shape)
+        self._left[member.shape] -= 1
+        return Put(member, leaf, position)
+
+    def _fewest_nodes(self, leaf: int, shape: Shape) -> list[int]:
+        """Return the positions of few nodes of a leaf that have room for the members of a shape that are left, or for as many as the leaf has."""
+        slots = self.slots[shape]
+        with_room = slots.level(self.leaves).nodes_with_room(leaf, slots.slots)
+        rooms = [
+            (self._rooms[position].slots(shape) if position in self._rooms else room, position)
+            for position, room in islice(with_room, MOST_COMPARED)
+        ]
+        return fewest(rooms, self._left[shape])
 
     def _is_freed(self, slots: Slots, position: int) -> bool:
         return position in self.freed and slots.eligible[position]

@@ -352,7 +352,7 @@ class Search:
         names, seats, start = self._cluster.names(), [], 0
         for leaf, count in counts:
             end, domain = start + count, leaves.grouping.domain(leaf)
-            for position, room in leaves.nodes_with_room(leaf, slots):
+            for position, room in leaves.nodes_to_fill(leaf, slots, count):
                 node, stop = names[position], min(start + room, end)
                 seats += [
                     Seat(member.name, member.role, member.rank, member.shape, domain, node)

@@ -105,6 +105,29 @@ def test_gang_without_topology_gets_no_selector() -> None:
     assert (found.domain, found.leaves) == ((), 1)
 
 
+@pytest.mark.parametrize(
+    ("used", "count", "nodes"),
+    [
+        ((7, 6, 0), 1, ["a-0"]),  # the fullest node that has room
+        ((7, 6, 0), 2, ["a-1"] * 2),
+        ((7, 6, 0), 4, ["a-2"] * 4),
+        (
+            (7, 6, 0),
+            9,
+            ["a-0"] + ["a-2"] * 8,
+        ),  # the emptiest, and the fullest for the rest; ranks in the order of the nodes
+        ((0, 4, 6), 10, ["a-0"] * 8 + ["a-2"] * 2),
+        ((7, 6, 0), 11, ["a-0"] + ["a-1"] * 2 + ["a-2"] * 8),
+    ],
+)
+def test_members_are_on_the_fewest_nodes_of_a_leaf(used: tuple[int, ...], count: int, nodes: list[str]) -> None:
+    cluster = leaves(3)
+    for number, pods in enumerate(used):
+        occupy(cluster, f"a-{number}", pods, SMALL)
+
+    assert nodes_of(plan(cluster, a_gang(members=members(count, SMALL)))) == nodes
+
+
 def test_preferred_domains_are_tried_from_the_smallest_up() -> None:
     nodes = [a_node(f"n{i}", f"l{i // 2}", {SPINE: f"s{i // 4}"}) for i in range(8)]
     prefers = Constraint(preferred=(LEAF, SPINE), relax_after=30)
