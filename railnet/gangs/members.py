@@ -198,6 +198,7 @@ def planned(  # noqa: PLR0913 - the facts of one gang
         # need not have the labels that are only preferred.
         if pod.node or (placed is not None and {*constraint.required} <= dict(placed.domain).keys())
     ]
+    alone = len(gang_pods.begun) - len(living)
     if waiting:
         living += [Member(pod.name.name, pod.shape, pod.role, pod.rank) for pod in gang_pods.waiting]
     every = gang_pods.living
@@ -205,7 +206,7 @@ def planned(  # noqa: PLR0913 - the facts of one gang
         namespace=every[0].name.namespace,
         name=request.name,
         members=(*living, *coming.members()),
-        needed=least,
+        needed=max(0, least - alone),
         constraint=constraint,
         # One pod of high priority, which is all that a quota may permit, must not take others' place for its whole gang.
         priority=min(pod.priority for pod in every),

@@ -1,6 +1,7 @@
 """Gangs of which members do not exist: none starts before all exist, or, if they are created in stages, room is kept for the others for a while."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -79,6 +80,30 @@ def test_member_that_was_created_without_a_gate_begins_alone(cluster: GangCluste
     cluster.schedule()
     assert cluster.gated() == []
     assert set(cluster.nodes().values()) == {f"a-{number}" for number in range(4)}
+
+
+def test_members_without_a_gate_do_not_have_the_others_evicted(cluster: GangCluster) -> None:
+    """The scheduler finds no node for one, and others come again and again: what is placed already has its room all the same."""
+    owner = cluster.add_job("bert", 12, least=12, gpus=4)
+    for rank in range(12):
+        cluster.add_pod(f"bert-{rank:02}", "bert", owner=owner, least=12, gpus=4, constraint=None)
+    leader = Leader(cluster)
+    leader.settle()
+    cluster.schedule()
+    for pod in ("bert-00", "bert-01"):
+        cluster.remove(path(pod))
+    cluster.make_again("bert", 11, least=12, gpus=4, constraint=None)
+    for number in range(8):
+        pod = f"bert-again-{number}"
+        created = datetime.fromtimestamp(cluster.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        cluster.add_pod(pod, "bert", owner=owner, least=12, gpus=4, constraint=None, created=created)
+        cluster.change(pod, lambda found: found["spec"].pop("schedulingGates"))
+        leader.settle()
+        cluster.now += 9
+        leader.settle()
+
+    assert texts(cluster, "GangRefused") == texts(cluster, "GangEvicted") == []
+    assert cluster.requests["create pods"] == 0
 
 
 def test_members_follow_one_without_a_gate_if_the_others_do_not_come_for_long(cluster: GangCluster) -> None:
