@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,6 +60,18 @@ class BoundFunction:
     def place(self) -> NetdevPlace | None:
         """Return the place of the netdev; None if it died with its network namespace."""
         return self._tun.place()
+
+    def check(self) -> None:
+        """Have sysfs show the netdev as it is, and no other, also if no event came of it."""
+        self.settle()
+        for path in self._node.tree.path(f"{self._directory}/net").glob("*"):
+            if self._shown is None or path.name != self._shown.name:
+                self._node.tree.remove(f"{self._directory}/net/{path.name}")
+        if self._shown is not None:
+            ifindex = f"{self._directory}/net/{self._shown.name}/ifindex"
+            with suppress(OSError):
+                if self._node.tree.read(ifindex).isdecimal():  # another text is a test's
+                    self._node.tree.replace(ifindex, f"{self._shown.ifindex}\n")
 
     def settle(self, changed: frozenset[int] | None = None) -> None:
         """Update sysfs to the netdev's place and state; make a dead netdev again, as the kernel returns a real VF's netdev.

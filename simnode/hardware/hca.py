@@ -13,6 +13,7 @@ import select
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -35,6 +36,8 @@ _HEADER, _LINK = struct.Struct("=IHHII"), struct.Struct("=BxHiII")
 _RTM_NEWLINK, _RTM_DELLINK = 16, 17  # include/uapi/linux/rtnetlink.h
 _FIFO_BYTES = 65536
 _LOOK_SECONDS = 1.0
+# A kernel's sysfs is never old. In one run of the churn the simulated one showed for minutes what a netdev had been; the cause is not known.
+_CHECK_SECONDS = 2.0
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 _DRIVER_DIRECTORY = f"/bus/pci/drivers/{DRIVER}"
 # Files that are only written. A FIFO keeps what each writer wrote; a regular file would keep only the last write.
@@ -175,8 +178,9 @@ class Hca:
         poll = select.poll()
         for fd in (self._wake_fd, self._watch.fileno(), self._links.fileno(), *self._fifos):
             poll.register(fd, select.POLLIN)
+        checked = time.monotonic()
         while not self._closing:
-            poll.poll()
+            poll.poll(1000 * _CHECK_SECONDS)
             self._drain_wakes()
             changed = self._changed_links()  # before the calls are taken: a call that is put later wakes the next round
             calls = self._take_calls()  # before the files are read: a call sees the effect of all earlier writes
@@ -186,6 +190,9 @@ class Hca:
             self._settle_links(changed)
             for call in calls:
                 call()
+            if time.monotonic() - checked > _CHECK_SECONDS:
+                self._check_links()
+                checked = time.monotonic()
 
     def _drain_wakes(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -231,6 +238,12 @@ class Hca:
     def _settle_links(self, changed: frozenset[int] | None = None) -> None:
         for pf in self._pfs if changed is None or changed else ():
             pf.settle(changed)
+
+    def _check_links(self) -> None:
+        """Have sysfs show each netdev as it is, also if no event came of it."""
+        for function in (each for pf in self._pfs for each in (pf, *pf.vfs)):
+            if function.bound is not None:
+                function.bound.check()
 
     def _places(self) -> Iterator[tuple[PciAddress, NetdevPlace]]:
         for vf in (vf for pf in self._pfs for vf in pf.vfs):
