@@ -92,14 +92,20 @@ class LocalIpam:
         if rail >= rails:
             raise Misconfigured(f"ipam.rails is {rails}, but this node has {len(inventory.rails)} rails")
         try:
-            text = self._read().decode()
-        except FileNotFoundError:
-            raise NoAddress(f"flannel's {self._subnet_env} does not exist; is flanneld running on this node?") from None
-        except (OSError, UnicodeDecodeError) as error:
-            if isinstance(error, OSError) and is_own_shortage(error):
-                raise  # the daemon's own lack says nothing about flanneld
+            text = self._lease().decode()
+        except UnicodeDecodeError as error:
             raise NoAddress(f"flannel's {self._subnet_env} cannot be read: {error}") from None
         return node_slice(ipam.range, rail, rails, parse_subnet_env(text))
+
+    def _lease(self) -> bytes:
+        try:
+            return self._read()
+        except FileNotFoundError:
+            raise NoAddress(f"flannel's {self._subnet_env} does not exist; is flanneld running on this node?") from None
+        except OSError as error:
+            if is_own_shortage(error):
+                raise  # the daemon's own lack says nothing about flanneld
+            raise NoAddress(f"flannel's {self._subnet_env} cannot be read: {error}") from None
 
     def _read(self) -> bytes:
         """Read flannel's file as the host has it now: a mount of its folder would go on showing a folder that was removed.

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 
 from railnet.apiserver import client, node_labels, node_status
-from railnet.apiserver.client import Answer, RequestFailed, Stream, StreamingApiServer
+from railnet.apiserver.client import Answer, RequestFailed, Stream, StreamingApiServer, TooLarge
 from railnet.apiserver.object_watch import changes, pages
-from railnet.apiserver.request import Collection, Request
+from railnet.apiserver.request import ApiObject, Collection, Request, log
 from railnet.fabric import rails_condition, topology_labels
 from railnet.fabric.topology_labels import Leaf, RailPlace
 from railnet.gangs import placement_annotation
@@ -18,6 +18,7 @@ from tests.fuzz.mutation import SEPARATOR
 from tests.fuzz.parser import Parser
 
 _PODS = Collection("v1", "pods")
+_LOG = ApiObject("v1", "pods", "w-0", "ml", "log")
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LEAVES = {0: RailPlace(Leaf(Guid(0xA1), 3), "400"), 1: RailPlace(Leaf(Guid(0xB2), 3), "56")}
 _DOWN, _ABSENT = RailPlace(reason="its link is down"), RailPlace(reason="its card is missing", absent=True)
@@ -53,7 +54,10 @@ def _api(data: bytes) -> Iterator[StreamingApiServer]:
 
 
 def watch(data: bytes) -> None:
-    """Judge the pieces of a watch: each change has an object and a version, and the cuts between pieces do not matter."""
+    """Judge the pieces of a watch: each change has an object and a version, and the cuts between pieces do not matter. So it is with a log."""
+    with _api(data) as api, suppress(TooLarge):
+        lines = list(api.lines(log(_LOG)))
+        assert b"\n".join(lines) == data.replace(SEPARATOR, b"").removesuffix(b"\n")
     with _api(data) as api:
         found = []
         for change in changes(api, _PODS, "1", 300):
