@@ -196,13 +196,16 @@ def _written(sock: "WebSocket", seconds: float) -> dict[int, bytearray]:
         OSError: the command wrote too much.
         WebSocketException: the connection broke.
     """
-    from websocket import ABNF  # noqa: PLC0415 - as above
+    from websocket import ABNF, WebSocketTimeoutException  # noqa: PLC0415 - as above
 
     ends = time.monotonic() + seconds
     written = {channel: bytearray() for channel in range(256)}
     while (left := ends - time.monotonic()) > 0:
         sock.settimeout(left)  # a frame may stop in its middle
-        code, frame = sock.recv_data_frame(control_frame=True)
+        try:
+            code, frame = sock.recv_data_frame(control_frame=True)
+        except WebSocketTimeoutException:
+            break
         if code == ABNF.OPCODE_CLOSE:
             return written
         if code in (ABNF.OPCODE_BINARY, ABNF.OPCODE_TEXT) and frame.data:

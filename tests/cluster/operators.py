@@ -21,7 +21,7 @@ from tests.cluster.process import wait_until
 from tests.cluster.worker import Worker
 
 _DEFINITION = "CustomResourceDefinition"
-_SECONDS = 200
+_SECONDS = 400  # kubelet looks about once a minute whether a Secret that a pod has mounted has changed
 _NOBODY = 65532  # the user of the images that operators build on
 _Object = dict[str, Any]
 

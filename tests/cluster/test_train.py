@@ -226,7 +226,7 @@ def removed(finished: Finished, cluster: Cluster, measured: Callable[[str], None
     """
     table = cluster.controllers.table()
     began = time.monotonic()
-    _train(*(("down", job) for job in _JOBS))
+    _train(*(("down", job, f"--namespace={NAMESPACE}") for job in _JOBS))
     measured(f"railnet train down: {time.monotonic() - began:.1f} s")
     wait_until(lambda: not cluster.controllers.table(), _SECONDS, "the addresses to be free")
     return table, until_empty(lambda: _left(cluster), _SECONDS, _LOOK_SECONDS)
