@@ -3,6 +3,8 @@
 Which pods are asked about, and what they become, is in test_gang_webhook.
 """
 
+import time
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -26,6 +28,7 @@ from tests.control_plane.nodes import node, some_nodes
 from tests.control_plane.server import ApiServer
 
 UNGATED = "ungated"
+_QUIET_SECONDS = 12.0
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +43,22 @@ def plain(server: ApiServer, name: str) -> JsonObject:
     return made.object
 
 
+def quiet_calls(webhook: Cluster) -> Counter[str]:
+    """Return the calls so far when none has come for a while: a Job of an earlier test may still make pods, after pauses of ten seconds."""
+    seen = [webhook.calls()]
+
+    def is_quiet() -> bool:
+        time.sleep(_QUIET_SECONDS)
+        seen.append(webhook.calls())
+        return seen[-1] == seen[-2]
+
+    wait_until(is_quiet, SECONDS, "no other pod to be asked about")
+    return seen[-1]
+
+
 def test_pod_without_a_gang_is_never_asked_about(server: ApiServer, webhook: Cluster) -> None:
     server.namespace(UNGATED)
-    before = webhook.calls()
+    before = quiet_calls(webhook)
     path = f"/api/v1/namespaces/{UNGATED}/pods"
     with some_nodes(server.api, [node("a")]):
         served = plain(server, "served")
