@@ -293,9 +293,9 @@ class GangActions:
         A nomination that is not to be made again is withdrawn first.
         """
         held = pod.held
-        if held is None or (
-            isinstance(held, Grouped) and placed is None
-        ):  # a PodGroup lets those go that have no place
+        if held is None:
+            return False
+        if isinstance(held, Grouped) and placed is None:  # a PodGroup lets those go that have no place
             return False
         nominates = self._nominates(pod)
         if pod.nominated and not nominates and not self._pending.refusals(pod.name, Withdraw):

@@ -13,16 +13,6 @@ from tests.railnet.controllers.gangs.test_evictions import take
 MEMBER, CLOSED = planning.MEMBER_SECONDS, evictions.CLOSED_SECONDS
 
 
-@pytest.fixture
-def cluster() -> GangCluster:
-    """Two leaves of four nodes with eight GPUs."""
-    gang_cluster = GangCluster()
-    for leaf in ("a", "b"):
-        for number in range(4):
-            gang_cluster.add_node(f"{leaf}-{number}", leaf)
-    return gang_cluster
-
-
 def texts(cluster: GangCluster, reason: str) -> list[str]:
     return [text for event_reason, _, text in cluster.events if event_reason == reason]
 

@@ -13,16 +13,6 @@ from tests.railnet.controllers.gangs.test_evictions import take
 BAD = ("ml", "bad")
 
 
-@pytest.fixture
-def cluster() -> GangCluster:
-    """Two leaves of four nodes with eight GPUs."""
-    gang_cluster = GangCluster()
-    for leaf in ("a", "b"):
-        for number in range(4):
-            gang_cluster.add_node(f"{leaf}-{number}", leaf)
-    return gang_cluster
-
-
 def fail(leader: Leader, action: GangAction, key: GangKey = BAD, *, after: bool = False) -> Callable[[], None]:
     """Have an action fail for one gang, also after it was done; return what ends that."""
     acts = leader.gangs._planning._actions.acts

@@ -10,16 +10,6 @@ from tests.railnet.controllers.gangs.test_evictions import round_of, said
 SPREAD = '{"preferred":{"topologies":[{"key":"railnet.io/leaf"}]}}'
 
 
-@pytest.fixture
-def cluster() -> GangCluster:
-    """Two leaves of four nodes with eight GPUs."""
-    gang_cluster = GangCluster()
-    for leaf in ("a", "b"):
-        for number in range(4):
-            gang_cluster.add_node(f"{leaf}-{number}", leaf)
-    return gang_cluster
-
-
 def read_owners(gangs: GangPlacement) -> None:
     gangs.reconcile("all gangs")
     work(gangs.roots.queue, gangs.roots.reconcile)
