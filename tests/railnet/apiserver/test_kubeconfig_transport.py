@@ -233,5 +233,5 @@ def test_command_whose_output_stops_in_the_middle_of_a_frame_is_given_up(server:
     server.script = switch
     transport = KubeconfigTransport(written(tmp_path / "config", config(server, {"token": "mine"})))
 
-    with pytest.raises(RequestFailed, match="timed out"):
+    with pytest.raises(RequestFailed, match="the command has not ended after 2 s"):
         PodExec(transport, transport.token).run(POD, "main", ["true"], 2.0)
