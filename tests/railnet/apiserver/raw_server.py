@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 from railnet.admission.certificates import authority
 
@@ -84,14 +85,14 @@ class RawServer:
             self.connections += 1
             if not self.reads:
                 self.ended.wait()
-            reader = connection.makefile("rb")
-            while request := _read_request(reader):
-                self.requests.append(request)
-                self.script(connection)
+            with connection.makefile("rb") as reader:  # a socket stays open for as long as a file of it is open
+                while request := _read_request(reader):
+                    self.requests.append(request)
+                    self.script(connection)
         self.closed.set()
 
 
-def _read_request(reader: socket.SocketIO) -> bytes:
+def _read_request(reader: BinaryIO) -> bytes:
     lines = []
     while line := reader.readline():
         lines.append(line)
