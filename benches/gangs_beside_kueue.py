@@ -1,7 +1,7 @@
-"""Gangs that come and go on a whole control plane, placed by Railnet's gates, by Kueue's topology-aware scheduling, or by nothing, in turn.
+"""Gangs that come and go on a whole control plane: placed by Railnet's gates, its PodGroups, Kueue's topology-aware scheduling, or nothing.
 
-Run by `scripts/bench gangs-beside-kueue`, inside scripts/with-control-plane, on nodes without a kubelet. All get the same Jobs, from one seed, on
-the same nodes. What is measured is what watches of pods and Jobs report, not what the controllers say of themselves. It has no targets.
+Run by `scripts/bench gangs-beside-kueue`, inside scripts/with-control-plane, on nodes without a kubelet. In turn all get the same Jobs, from one
+seed, on the same nodes. What is measured is what watches of pods and Jobs report, not what the controllers say of themselves. It has no targets.
 """
 
 import argparse
@@ -26,13 +26,14 @@ from tests.cluster.process import Program, wait_until
 from tests.control_plane.api import JsonObject
 from tests.control_plane.controllers import Controllers
 from tests.control_plane.gang_cluster import LEAF, gating, preferred, required
+from tests.control_plane.gang_engine_cluster import grouping
 from tests.control_plane.gang_jobs import CONSTRAINT, GROUP
 from tests.control_plane.kueue import PREFERRED, QUEUE, QUEUE_LABEL, REQUIRED, Kueue
 from tests.control_plane.nodes import node, some_nodes
 from tests.control_plane.server import ApiServer
 from tests.control_plane.watched import Reported, Watched
 
-ENGINES = ("gates", "kueue", "none")
+ENGINES = ("gates", "kubernetes", "kueue", "none")
 NODES, LEAF_NODES, GPUS = 640, 16, 8
 MINUTES, GANGS, SHARE = 15.0, 5000, 0.9
 ONE_GANG = 5000
@@ -94,7 +95,7 @@ def main() -> None:
     large = Gang("one", min(arguments.one_gang, fabric.gpus), required=False, comes=0, lives=_FOR_EVER)
     table: dict[str, Figures] = {}
     with ApiServer() as server, some_nodes(server.api, nodes(fabric)), tempfile.TemporaryDirectory() as folder:
-        for name in arguments.engine or ENGINES[:2]:
+        for name in arguments.engine or ENGINES[:3]:
             files = Path(folder) / name
             files.mkdir()
             with engine(name, server, files, fabric) as running:
@@ -114,7 +115,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--nodes", type=int, default=NODES, help=f"nodes of {GPUS} GPUs, {LEAF_NODES} a leaf ({NODES})")
     parser.add_argument("--one-gang", type=int, default=ONE_GANG, help=f"pods of one gang; 0 for none ({ONE_GANG})")
     parser.add_argument(
-        "--engine", action="append", choices=ENGINES, help="what places them (gates and kueue, in turn)"
+        "--engine", action="append", choices=ENGINES, help="what places them (gates, kubernetes and kueue, in turn)"
     )
     return parser.parse_args()
 
@@ -326,7 +327,7 @@ def job(gang: Gang) -> JsonObject:
 
 
 def gated(body: JsonObject, gang: Gang) -> JsonObject:
-    """Make a Job a gang of Railnet's."""
+    """Make a Job a gang of Railnet's, of either engine."""
     metadata = body["spec"]["template"]["metadata"]
     metadata["labels"] = {f"{GROUP}/name": gang.name, f"{GROUP}/min-available": str(gang.pods)}
     text = required() if gang.required else json.dumps({"preferred": json.loads(preferred())["preferred"]})
@@ -346,13 +347,15 @@ def queued(body: JsonObject, gang: Gang) -> JsonObject:
 def engine(name: str, server: ApiServer, files: Path, fabric: Fabric) -> Iterator[Engine]:
     """Run what places gangs."""
     with ExitStack() as ending:
-        if name == "gates":
-            webhook = ending.enter_context(gating(server, files))
+        if name in ("gates", "kubernetes"):
+            if name == "kubernetes":
+                ending.enter_context(server.serving_pod_groups())
+            reviews = ending.enter_context(gating(server, files) if name == "gates" else grouping(server, files))
             replica = Controllers(server, files, options=["--gangs"])
             ending.callback(replica.stop)
             replica.start()
             replica.wait()
-            yield Engine({"controllers": replica.program, "webhook": webhook.replicas[0].program}, gated, lambda: True)
+            yield Engine({"controllers": replica.program, "webhook": reviews.replicas[0].program}, gated, lambda: True)
         elif name == "kueue":
             kueue = ending.enter_context(Kueue(server, files, LEAF))
             kueue.queue("gangs-kueue", fabric.gpus)

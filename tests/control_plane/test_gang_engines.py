@@ -24,12 +24,11 @@ from tests.control_plane.gang_cluster import (
     occupied,
     placements,
     preferred,
-    probe,
     required,
     runs,
     seats,
 )
-from tests.control_plane.gang_engine_cluster import SECONDS, controllers, names_group, webhook
+from tests.control_plane.gang_engine_cluster import SECONDS, controllers, grouping, names_group
 from tests.control_plane.gang_jobs import GangJob
 from tests.control_plane.nodes import Nodes
 from tests.control_plane.server import ApiServer
@@ -42,10 +41,9 @@ def engine(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """Have Kubernetes' gangs, the webhook, and one leader for all tests."""
     with (
         server.serving_pod_groups(),
-        webhook(server, tmp_path_factory.mktemp("webhook")),
+        grouping(server, tmp_path_factory.mktemp("webhook")),
         controllers(server, tmp_path_factory.mktemp("controllers")) as found,
     ):
-        wait_until(lambda: names_group(probe(server.api).object), SECONDS, "pods of gangs to name a PodGroup")
         yield found
 
 
