@@ -8,6 +8,7 @@ Nothing is remembered that the next leader needs: it asks for a PodGroup once mo
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from railnet.gangs.evictions import required_domains
 from railnet.gangs.members import Members
 from railnet.gangs.pending_writes import PendingWrites
 from railnet.gangs.placement.gang import GangKey
@@ -50,7 +51,8 @@ class PodGroups:
         waiting = [pod for pod in (*pods.placed, *pods.waiting) if pod.group is not None]
         if not waiting or not self._is_due(key, current):
             return
-        if not off and key not in self._asked and _is_lost(key, pods, current):
+        is_unfit = _is_lost(key, pods, current) or (not pods.bound and len(required_domains(pods)) > 1)
+        if is_unfit and not off and key not in self._asked:
             self._recall(pods, current)
             return
         wanted = _each_alone(key, waiting, current) if off else _whole(key, pods, current)
@@ -61,7 +63,10 @@ class PodGroups:
         current.groups[key] = wanted
 
     def _recall(self, pods: Members, current: PlanningPass) -> None:
-        """Take back what pods were told: their place is lost, and as long as there is no PodGroup, another one may be chosen."""
+        """Take back what pods were told: their place is lost, or two leaders have told them places that do not go together.
+
+        As long as there is no PodGroup, another place may be chosen.
+        """
         for pod in pods.placed if not pods.bound else ():
             if pod.group is not None and pod.placed is not None:
                 self._pending.put(pod, Recall(), current)
@@ -120,8 +125,8 @@ def _whole(key: GangKey, pods: Members, current: PlanningPass) -> PodGroup | Non
     least = max(1, min(size.least - others, len(members)))
     constraint = size.request.constraint
     # Where others of the gang run without the PodGroup, its label could have another value for these: the nominations keep them together.
-    keys = () if constraint is None or others else (*constraint.required, *constraint.preferred)
-    chosen = level([pod.placed for pod in told if pod.placed is not None], keys)
+    required, preferred = ((), ()) if constraint is None or others else (constraint.required, constraint.preferred)
+    chosen = required[0] if required else level([pod.placed for pod in told if pod.placed is not None], preferred)
     return PodGroup(key, chosen, least, classes[0], owners)
 
 

@@ -5,6 +5,7 @@ The scheduler and the Job controller are stand-ins: they know selectors, resourc
 
 import copy
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from railnet.apiserver.client import RequestFailed, StreamingApiServer
@@ -14,13 +15,12 @@ from railnet.controllers.events import JobEvents
 from railnet.controllers.gangs.placement import GangPlacement
 from railnet.controllers.work_queue import WorkQueue
 from railnet.gangs.life_cycle import GangEvent, GangState
-from railnet.gangs.placement.free_capacity import FreeCapacity
 from railnet.gangs.placement.node import Node, node
-from railnet.gangs.placement.pod_shape import shape
 from railnet.gangs.pod import GangPod
-from railnet.jobs.gang_engine import named_pod_group, pod_group_name
+from railnet.jobs.gang_engine import pod_group_name
 from railnet.jobs.reported_pod import ReportedPod
 from tests.railnet.controllers.cluster_in_memory import Cluster, Refusal
+from tests.railnet.controllers.gangs.scheduler import chosen_nodes
 
 JsonObject = dict[str, Any]
 GATE = "railnet.io/gang"
@@ -161,27 +161,13 @@ class GangCluster(Cluster):
         self.interfere = interfere
 
     def schedule(self) -> None:
-        """Bind what has no gate, whose PodGroup exists, and what fits; what does not fit is unschedulable."""
-        nodes = {one["metadata"]["name"]: node(one) for one in self.of("nodes")}
-        rooms = {name: FreeCapacity(one.allocatable) for name, one in nodes.items()}
-        for one in self.of("pods"):
-            if (on := one["spec"].get("nodeName")) in rooms and one["status"]["phase"] not in ("Succeeded", "Failed"):
-                rooms[on].take(shape(one["spec"]))
-        for name, one in self.pods().items():
-            if one["spec"].get("nodeName") or one["spec"].get("schedulingGates"):
-                continue
-            group = named_pod_group(one["spec"])
-            if group and group not in self.pod_groups():
-                continue
-            fits = _fits(one, nodes, rooms)
-            if fits is None:
+        """Bind what the scheduler may bind, and what fits; what does not fit is unschedulable."""
+        for name, at in chosen_nodes(self.of("nodes"), self.of("pods"), self.pod_groups()).items():
+            if at is None:
                 condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-                self.change(
-                    name, lambda found, told=condition: found.update(status={"phase": "Pending", "conditions": [told]})
-                )
+                self.change(name, partial(_add_condition, condition))
             else:
-                rooms[fits].take(shape(one["spec"]))
-                self.bind(name, fits)
+                self.bind(name, at)
 
     def end_leaving(self) -> None:
         """Have the pods go that are being deleted, as kubelets do."""
@@ -327,7 +313,5 @@ def pod_of(gang: str, name: str, **fields: Any) -> JsonObject:
     return {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
 
 
-def _fits(one: JsonObject, nodes: Mapping[str, Node], rooms: Mapping[str, FreeCapacity]) -> str | None:
-    asks = shape(one["spec"])
-    found = (name for name, of in sorted(nodes.items()) if asks.may_be_on(name, of.labels) and rooms[name].slots(asks))
-    return next(found, None)
+def _add_condition(condition: JsonObject, pod: JsonObject) -> None:
+    pod["status"] = {**pod["status"], "phase": "Pending", "conditions": [condition]}

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -13,16 +14,24 @@ from railnet.gangs.life_cycle import LIFE_CYCLE, GangAction, GangEvent, GangStat
 from railnet.gangs.placement.gang import GangKey
 from railnet.gangs.planning import GangPlanning
 from railnet.gangs.planning_pass_state import PlanningPass
+from railnet.jobs.gang_engine import pod_group_name
 from tests.railnet.controllers.gangs.gang_cluster import GATE, LEAF, NAME, GangCluster, Leader, path, work
 from tests.railnet.controllers.gangs.test_evictions import take
 
 pytestmark = pytest.mark.slow
 STEPS = 60
+GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/ml/podgroups"
 JOBS = ("ant", "bee", "cat", "dog", "eel", "fox")
 
 
 class World:
-    """The cluster, with jobs whose pods are made again."""
+    """The cluster, with jobs whose pods are made again.
+
+    Attributes:
+        held: how pods wait for their place: fields of theirs.
+    """
+
+    held: Mapping[str, bool] = {}
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)  # noqa: S311 - no secret
@@ -45,7 +54,7 @@ class World:
         if name not in self.jobs:
             self.jobs[name] = self.random.randint(1, 4), self.random.choice((0, 0, 10))
             pods, priority = self.jobs[name]
-            self.cluster.add_gang(name, pods, priority=priority, created=self.time())
+            self.cluster.add_gang(name, pods, priority=priority, created=self.time(), **self.held)
 
     def end(self) -> None:
         if self.jobs:
@@ -97,7 +106,7 @@ class World:
         self.leader.settle()
         self.cluster.end_leaving()
         for name, (pods, priority) in self.jobs.items():
-            self.cluster.make_again(name, pods, priority=priority, created=self.time())
+            self.cluster.make_again(name, pods, priority=priority, created=self.time(), **self.held)
         self.leader.settle()
         self.cluster.schedule()
         self.leader.settle()
@@ -125,6 +134,41 @@ class World:
         return bool(begun and gated) and (min(gated) - max(begun)).total_seconds() > 60
 
 
+class GroupWorld(World):
+    """A world in which pods wait for a PodGroup of Kubernetes."""
+
+    held: Mapping[str, bool] = {"grouped": True}
+
+    def end(self) -> None:
+        """End a job, with which its PodGroup goes."""
+        before = self.jobs.keys() | set()
+        super().end()
+        for name in before - self.jobs.keys():
+            self.cluster.objects.pop(f"{GROUPS}/{pod_group_name(name)}", None)
+
+    def check(self) -> None:
+        """Check that each gang is in one leaf, that its PodGroup demands so of all its pods, and that nothing is evicted."""
+        leaves: defaultdict[str, set[str]] = defaultdict(set)
+        for pod in self.cluster.of("pods"):
+            if NAME in pod["metadata"]["labels"] and "nodeName" in pod["spec"]:
+                leaves[pod["metadata"]["labels"][NAME]].add(pod["spec"]["nodeName"][0])
+        assert all(len(found) == 1 for found in leaves.values()), dict(leaves)
+        for name, (pods, _) in self.jobs.items():
+            group = self.cluster.pod_groups().get(pod_group_name(name), {}).get("spec")
+            assert group is None or group["schedulingPolicy"] == {"gang": {"minCount": pods}}, name
+            assert group is None or group["schedulingConstraints"] == {"topology": [{"key": LEAF}]}, name
+        assert self.cluster.requests["create pods"] == 0
+
+    def waits_for_its_own_domain(self, name: str) -> bool:
+        """Return whether some pods of a gang have nodes, and there is no room for the others in their domain."""
+        pods = [pod for pod in self.cluster.of("pods") if pod["metadata"]["labels"].get(NAME) == name]
+        nodes = [pod["spec"]["nodeName"] for pod in pods if "nodeName" in pod["spec"]]
+        used = self.cluster.nodes().values()
+        domain = [node["metadata"]["name"] for node in self.cluster.of("nodes")]
+        free = [node for node in domain if nodes and node[0] == nodes[0][0] and node not in used]
+        return bool(nodes) and len(free) < len(pods) - len(nodes)
+
+
 def stays_in_part(world: World) -> list[str]:
     """Return the gangs of which a part has no node in the end: there is room for each, but not where the foreign pods are."""
     for number in range(4 * len(world.jobs)):
@@ -136,9 +180,10 @@ def stays_in_part(world: World) -> list[str]:
     return [name for name in left if not world.waits_for_its_own_domain(name)]
 
 
+@pytest.mark.parametrize("world_of", [World, GroupWorld], ids=["gates", "PodGroups"])
 @pytest.mark.parametrize("seed", range(30))
-def test_no_gang_is_ever_in_two_domains_and_none_stays_in_part(seed: int) -> None:
-    world = World(seed)
+def test_no_gang_is_ever_in_two_domains_and_none_stays_in_part(seed: int, world_of: type[World]) -> None:
+    world = world_of(seed)
     for _ in range(STEPS):
         world.step()
 
@@ -177,6 +222,9 @@ class RivalWorld(World):
             assert pod is not None
             with suppress(RequestFailed):
                 writes.reconcile(pod)
+        self._rival.learn()
+        decide(self._rival)
+        work(self._rival.gangs.groups.queue, self._rival.gangs.groups.reconcile)
         self._rival = Leader(self.cluster)
         work(self.leader.gangs.writes.queue, self.leader.gangs.writes.reconcile)
 
@@ -185,6 +233,10 @@ class RivalWorld(World):
         there = [node_path for node_path in paths if node_path in self.cluster.objects]
         if there:
             self.cluster.remove(self.random.choice(there))
+
+
+class RivalGroupWorld(RivalWorld, GroupWorld):
+    """A world with two leaders in which pods wait for a PodGroup."""
 
 
 def decide(leader: Leader) -> None:
@@ -232,3 +284,13 @@ def test_a_gang_is_in_the_state_that_the_table_has_after_each_event(seed: int, m
         world.step()
 
     assert not differences
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_gang_of_a_pod_group_is_in_one_domain_although_two_leaders_compete(seed: int) -> None:
+    world = RivalGroupWorld(seed)
+    for _ in range(STEPS):
+        world.step()
+        world.check_domains()
+
+    assert stays_in_part(world) == []

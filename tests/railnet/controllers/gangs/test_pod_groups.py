@@ -201,6 +201,30 @@ def test_two_leaders_create_one_pod_group() -> None:
     assert texts(cluster, "GangRefused") == []
 
 
+def test_pods_that_two_leaders_told_two_leaves_are_not_started_in_two() -> None:
+    """The second leader knows that a node has gone, so it chooses another leaf."""
+    cluster = two_leaves()
+    cluster.add_gang("bert", 4, grouped=True)
+    first, second = Leader(cluster), Leader(cluster)
+    first.learn()
+    cluster.remove("/api/v1/nodes/a-3")
+    second.learn()
+    for leader in (first, second):
+        leader.gangs.reconcile("all gangs")
+        work(leader.gangs.roots.queue, leader.gangs.roots.reconcile)
+        leader.gangs.reconcile("all gangs")
+    for _ in range(2):
+        pod = first.gangs.writes.queue.get()
+        assert pod is not None
+        first.gangs.writes.reconcile(pod)
+    work(second.gangs.writes.queue, second.gangs.writes.reconcile)
+    assert sorted(node[0] for node in nominated(cluster).values()) == ["a", "a", "b", "b"]
+    second.settle()
+
+    assert [group.get("schedulingConstraints") for group in groups(cluster)] == [{"topology": [{"key": LEAF}]}]
+    assert set(nominated(cluster).values()) == {"b-0", "b-1", "b-2", "b-3"}
+
+
 class Died(BaseException):
     """The process of the leader has ended."""
 
