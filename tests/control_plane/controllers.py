@@ -25,7 +25,6 @@ NODES = tuple(f"node-{number}" for number in range(7))
 """The nodes of the members of a `Job`."""
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{NAME}"
-_HEALTH = 8090
 _SECONDS = 60.0
 
 
@@ -33,13 +32,26 @@ class Controllers:
     """At most one replica, as a process, with the rights of its manifest, which is applied already."""
 
     def __init__(
-        self, server: ApiServer, folder: Path, configuration: JsonObject | None = None, options: Iterable[str] = ()
+        self,
+        server: ApiServer,
+        folder: Path,
+        configuration: JsonObject | None = None,
+        options: Iterable[str] = (),
+        number: int = 0,
     ) -> None:
-        """Find the API server as a pod of the Deployment does; `folder` is for its files, `configuration` is that of the nodes."""
+        """Find the API server as a pod of the Deployment does; `folder` is for its files, `configuration` is that of the nodes.
+
+        Where several run at one time, each has another `number`.
+        """
+        self._health_port = 8090 + number
         (folder / "node.yaml").write_text(json.dumps(configuration or {}))
         self._api = server.api
         self._account = Account(server, folder / "account", NAME)
-        self._arguments = ["controllers", f"--health-port={_HEALTH}", f"--service-account={self._account.folder}"]
+        self._arguments = [
+            "controllers",
+            f"--health-port={self._health_port}",
+            f"--service-account={self._account.folder}",
+        ]
         self._arguments += [f"--config={folder}/node.yaml", *options]
         self.program = Program([sys.executable])
 
@@ -102,7 +114,7 @@ class Controllers:
 
     def asked(self, path: str) -> str:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{_HEALTH}{path}", timeout=_SECONDS) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._health_port}{path}", timeout=_SECONDS) as answer:
                 text: str = answer.read().decode()
                 return text
         except urllib.error.HTTPError as error:

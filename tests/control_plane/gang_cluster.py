@@ -10,9 +10,10 @@ from tests.cluster.chart import GANGS
 from tests.cluster.process import wait_until
 from tests.control_plane.api import Api, ApiAnswer, JsonObject
 from tests.control_plane.cluster import Cluster
-from tests.control_plane.controllers import NAME
+from tests.control_plane.controllers import NAME, Controllers
 from tests.control_plane.gang_jobs import GROUP, GangJob
 from tests.control_plane.nodes import node
+from tests.control_plane.proxy import ApiProxy
 from tests.control_plane.server import ApiServer
 
 SECONDS = 120.0
@@ -31,9 +32,21 @@ def gating(server: ApiServer, files: Path) -> Iterator[Cluster]:
         yield found
 
 
-def required(key: str = LEAF) -> str:
-    """Return a constraint: all members in one domain."""
-    return json.dumps({"name": "test", "required": {"topologies": [{"key": key}]}})
+@contextmanager
+def leader(server: ApiServer, files: Path, proxy: ApiProxy | None = None, number: int = 0) -> Iterator[Controllers]:
+    """Have a leader that places gangs, in the block. Where several lead at one time, each has another `number`."""
+    replica = Controllers(server, files, options=["--gangs"], number=number)
+    replica.start(proxy)
+    try:
+        replica.wait()
+        yield replica
+    finally:
+        replica.stop()
+
+
+def required(*keys: str) -> str:
+    """Return a constraint: all members in one domain; of the leaf, where no label is given."""
+    return json.dumps({"name": "test", "required": {"topologies": [{"key": key} for key in keys or (LEAF,)]}})
 
 
 def preferred(key: str = LEAF, seconds: int = 600) -> str:

@@ -1,15 +1,16 @@
-"""What the tests of the gangs' engines share: the webhook with an engine, and a leader."""
+"""What the tests of the gangs' engines share: the webhook with an engine, and the PodGroup of a job."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from railnet.jobs.gang_engine import pod_group_name
 from tests.cluster.chart import GANGS
 from tests.cluster.process import wait_until
 from tests.control_plane.api import JsonObject
 from tests.control_plane.cluster import Cluster
-from tests.control_plane.controllers import Controllers
 from tests.control_plane.gang_cluster import probe
+from tests.control_plane.gang_jobs import GangJob
 from tests.control_plane.server import ApiServer
 
 SECONDS = 120.0
@@ -32,16 +33,19 @@ def grouping(server: ApiServer, files: Path) -> Iterator[Cluster]:
         yield reviews
 
 
-@contextmanager
-def controllers(server: ApiServer, files: Path) -> Iterator[Controllers]:
-    found = Controllers(server, files, options=["--gangs"])
-    found.start()
-    try:
-        found.wait()
-        yield found
-    finally:
-        found.stop()
-
-
 def names_group(pod: JsonObject) -> bool:
     return bool(pod["spec"].get("schedulingGroup"))
+
+
+def pod_group(server: ApiServer, job: GangJob) -> JsonObject | None:
+    """Return the PodGroup of a job; None if there is none."""
+    path = f"/apis/scheduling.k8s.io/v1beta1/namespaces/{job.namespace}/podgroups/{pod_group_name(job.name)}"
+    answer = server.api.get(path)
+    return answer.object if answer.status == 200 else None
+
+
+def key_of(group: JsonObject | None) -> str:
+    """Return the label of a PodGroup's topology; empty if it has none."""
+    assert group is not None
+    topology = group["spec"].get("schedulingConstraints", {}).get("topology", [])
+    return topology[0]["key"] if topology else ""

@@ -5,8 +5,8 @@ from contextlib import ExitStack
 import pytest
 
 from tests.cluster.process import wait_until
-from tests.control_plane.gang_cluster import is_gated, leaf, probe, required, runs
-from tests.control_plane.gang_engine_cluster import SECONDS, controllers, names_group, webhook
+from tests.control_plane.gang_cluster import is_gated, leader, leaf, probe, required, runs
+from tests.control_plane.gang_engine_cluster import SECONDS, names_group, webhook
 from tests.control_plane.gang_jobs import GangJob
 from tests.control_plane.nodes import Nodes
 from tests.control_plane.server import ApiServer
@@ -18,7 +18,7 @@ def test_change_of_the_engine_touches_no_running_gang(
     nodes.create([*leaf("first", 1, 4), *leaf("second", 1, 4), *leaf("third", 1, 4)])
     by_gates, by_group, again = (GangJob(server, f"engine-{name}", 4, required()) for name in ("old", "new", "again"))
     folders = [tmp_path_factory.mktemp(name) for name in ("webhook", "controllers")]
-    with webhook(server, folders[0]), controllers(server, folders[1]), ExitStack() as jobs:
+    with webhook(server, folders[0]), leader(server, folders[1]), ExitStack() as jobs:
         wait_until(lambda: is_gated(probe(server.api).object), SECONDS, "pods of gangs to be gated")
         ran = started(jobs, by_gates)
         assert not any(map(names_group, by_gates.pods()))

@@ -10,13 +10,13 @@ import pytest
 
 from railnet.jobs.gang_engine import pod_group_name
 from tests.cluster.process import until_found, wait_until
-from tests.control_plane.api import JsonObject
 from tests.control_plane.controllers import Controllers
 from tests.control_plane.gang_cluster import (
     LEAF,
     STRANGERS,
     events,
     is_gated,
+    leader,
     leaf,
     leaves_of,
     messages,
@@ -28,7 +28,7 @@ from tests.control_plane.gang_cluster import (
     runs,
     seats,
 )
-from tests.control_plane.gang_engine_cluster import SECONDS, controllers, grouping, names_group
+from tests.control_plane.gang_engine_cluster import SECONDS, grouping, key_of, names_group, pod_group
 from tests.control_plane.gang_jobs import GangJob
 from tests.control_plane.nodes import Nodes
 from tests.control_plane.server import ApiServer
@@ -42,23 +42,9 @@ def engine(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
     with (
         server.serving_pod_groups(),
         grouping(server, tmp_path_factory.mktemp("webhook")),
-        controllers(server, tmp_path_factory.mktemp("controllers")) as found,
+        leader(server, tmp_path_factory.mktemp("controllers")) as found,
     ):
         yield found
-
-
-def pod_group(server: ApiServer, job: GangJob) -> JsonObject | None:
-    """Return the PodGroup of a job; None if there is none."""
-    path = f"/apis/scheduling.k8s.io/v1beta1/namespaces/{job.namespace}/podgroups/{pod_group_name(job.name)}"
-    answer = server.api.get(path)
-    return answer.object if answer.status == 200 else None
-
-
-def key_of(found: JsonObject | None) -> str:
-    """Return the label of a PodGroup's topology; empty if it has none."""
-    assert found is not None
-    topology = found["spec"].get("schedulingConstraints", {}).get("topology", [])
-    return topology[0]["key"] if topology else ""
 
 
 @pytest.mark.usefixtures("engine")

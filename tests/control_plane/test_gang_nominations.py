@@ -19,6 +19,7 @@ from tests.control_plane.gang_cluster import (
     events,
     gating,
     is_gated,
+    leader,
     leaf,
     leaves_of,
     nodes_of,
@@ -42,15 +43,9 @@ def files(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(scope="module")
-def leader(server: ApiServer, files: Path) -> Iterator[Controllers]:
-    replica = Controllers(server, files, options=["--gangs"])
-    with ApiProxy(server.api) as proxy:
-        replica.start(proxy)
-        try:
-            replica.wait()
-            yield replica
-        finally:
-            replica.stop()
+def replica(server: ApiServer, files: Path) -> Iterator[Controllers]:
+    with ApiProxy(server.api) as proxy, leader(server, files, proxy) as found:
+        yield found
 
 
 def ordinary(server: ApiServer, count: int) -> None:
@@ -75,7 +70,7 @@ def are_ungated(job: GangJob) -> bool:
 
 
 def test_pods_that_the_scheduler_sees_first_do_not_take_the_place_of_a_gang(
-    server: ApiServer, leader: Controllers, nodes: Nodes
+    server: ApiServer, replica: Controllers, nodes: Nodes
 ) -> None:
     """They are older, so the scheduler looks at them first, when it is back."""
     nodes.create([*leaf("one", 2, 2), *leaf("two", 2, 2)])

@@ -19,6 +19,7 @@ from tests.control_plane.gang_cluster import (
     events,
     gating,
     is_gated,
+    leader,
     leaf,
     leaves_of,
     messages,
@@ -47,13 +48,8 @@ def webhook(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iter
 @pytest.fixture(scope="module")
 def controllers(server: ApiServer, webhook: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controllers]:
     """Have one leader for all tests; their nodes come and go meanwhile."""
-    found = Controllers(server, tmp_path_factory.mktemp("controllers"), options=["--gangs"])
-    found.start()
-    try:
-        found.wait()
+    with leader(server, tmp_path_factory.mktemp("controllers")) as found:
         yield found
-    finally:
-        found.stop()
 
 
 def train_top(server: ApiServer) -> str:
