@@ -38,6 +38,7 @@ class GangEvent(Enum):
     ALL_LEFT = "all members that were to leave have left"
     CONTRADICTORY = "its members contradict each other"
     UNCERTAIN = "its size is not known yet, or the scheduler is about to bind a member without a gate"
+    GROUP_REFUSED = "its PodGroup was refused a moment ago"
     ABSENT = "members that start together do not exist"
     STAGED = "members that start together do not exist, and will be created when earlier ones run"
     COMPLETE = "all members that start together exist"
@@ -131,6 +132,7 @@ _ROWS = (
     _Rows(_E.CONTRADICTORY, _PLANNED, None, _A.REFUSE, "the scheduler may bind placed members at any moment"),
     _Rows(_E.UNCERTAIN, _BEHIND, None, _A.KEEP, "what is known in a moment changes the place"),
     _Rows(_E.UNCERTAIN, _BEGUN, _S.PLACED, _A.KEEP, "what is known in a moment changes the place of the others"),
+    _Rows(_E.GROUP_REFUSED, _PLANNED, None, _A.KEEP, "what cannot start keeps no room from others"),
     _Rows(_E.ABSENT, _NOT_CLOSED, None, _A.SAY_ABSENT, "what an object will make, a quota may refuse"),
     _Rows(_E.ABSENT, _BEGUN, None, _A.SAY_ABSENT, "a member without a gate began alone, and the others begin together"),
     _Rows(_E.ABSENT, {_S.CLOSED}, None, _A.SAY_CLOSED, "members did not come when the gates were open"),
@@ -160,7 +162,7 @@ _ROWS = (
 
 _OF_BEGUN = (_E.MARKED, _E.MARKED_UNREAD, _E.MARKED_STAYS, _E.NO_NODE, _E.NO_NODE_STAYS, _E.TO_COME, _E.OVERDUE_STAYS)
 _ANSWERS_OF_BEGUN = (_E.ROOM_TAKEN, _E.SPLIT, _E.SPLIT_UNREAD, _E.SPLIT_STAYS, _E.PREEMPTED, _E.PREEMPTED_STAYS)
-_OF_ARRIVALS = (_E.NO_MEMBER, _E.CONTRADICTORY, _E.UNCERTAIN, _E.ABSENT, _E.STAGED, _E.COMPLETE)
+_OF_ARRIVALS = (_E.NO_MEMBER, _E.CONTRADICTORY, _E.UNCERTAIN, _E.GROUP_REFUSED, _E.ABSENT, _E.STAGED, _E.COMPLETE)
 _IMPOSSIBLE_ROWS: tuple[tuple[Collection[GangEvent], Collection[GangState], str], ...] = (
     ((*_OF_BEGUN, _E.OVERDUE, _E.ALL_HAVE_NODES, *_ANSWERS_OF_BEGUN), _BEHIND, "a member that has begun is meant"),
     ((_E.NO_MEMBER,), _BEGUN, "a member that has begun exists"),

@@ -74,9 +74,10 @@ class GangPlanning:
         times, pod = self._pending.refused(outcome, now, jitter), self.observed.named(outcome.pod)
         return None if pod is None else refusal_event(outcome, times, pod)
 
-    def group_outcome(self, outcome: GroupOutcome) -> Said | None:
-        """Take in what came of a PodGroup; return the event about it, None if there is none."""
+    def group_outcome(self, outcome: GroupOutcome, now: float) -> Said | None:
+        """Take in what came of a PodGroup, at a moment on the leader's own clock; return the event about it, None if there is none."""
         if outcome.refusal:
+            self._groups.refused(outcome.gang, now)
             self.observed.changed.add(outcome.gang)
         return outcome_event(outcome, self._pending.members(self.observed.of(outcome.gang)).living)
 
@@ -197,6 +198,9 @@ class GangPlanning:
         is_old = not (pods.waiting or pods.placed) and current.wall - newest > MEMBER_SECONDS
         has_run = is_old and not is_reserved
         size, self._memory[key] = gang_size(self._memory[key], pods, request, current, has_run=has_run)
+        if self._groups.rests_until(key) > current.now:
+            current.sizes[key] = replace(size, known=False)
+            return GangEvent.GROUP_REFUSED
         current.sizes[key] = size
         if is_reserved and not size.is_read and current.now < self._began + _READS_SECONDS:
             current.is_room_unknown = True

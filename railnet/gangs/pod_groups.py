@@ -37,19 +37,20 @@ class GroupOutcome(NamedTuple):
 
 
 class PodGroups:
-    """Remembers which PodGroups were asked for, and when."""
+    """Remembers which PodGroups were asked for, and which were refused, and when."""
 
     def __init__(self, pending: PendingWrites) -> None:
         """Put writes of pods into `pending`."""
         self._pending = pending
         self._asked: dict[GangKey, float] = {}
+        self._refused: dict[GangKey, float] = {}  # gang → when its PodGroup may be asked for again
 
     def look(self, key: GangKey, pods: Members, current: PlanningPass, *, off: bool) -> None:
         """Have the PodGroup of a gang created, if its pods wait for it alone; `off` says that gangs are switched off in its namespace."""
-        if not pods.living and self._asked.pop(key, None) is not None:
-            current.groups[key] = None
+        if not pods.living:
+            self._forget(key, current)
         waiting = [pod for pod in (*pods.placed, *pods.waiting) if pod.group is not None]
-        if not waiting or not self._is_due(key, current):
+        if not waiting or not self._is_due(key, pods, current):
             return
         is_unfit = _is_lost(key, pods, current) or (not pods.bound and len(required_domains(pods)) > 1)
         if is_unfit and not off and key not in self._asked:
@@ -62,6 +63,20 @@ class PodGroups:
         current.at(current.now + _ASK_SECONDS)
         current.groups[key] = wanted
 
+    def refused(self, key: GangKey, now: float) -> None:
+        """Take in that the PodGroup of a gang does not exist, or is not Railnet's: its pods are to keep no room until it is asked for again."""
+        self._asked.pop(key, None)
+        self._refused[key] = now + _ASK_SECONDS
+
+    def rests_until(self, key: GangKey) -> float:
+        """Return until when a gang gets no place, because its PodGroup was refused."""
+        return self._refused.get(key, 0.0)
+
+    def _forget(self, key: GangKey, current: PlanningPass) -> None:
+        self._refused.pop(key, None)
+        if self._asked.pop(key, None) is not None:
+            current.groups[key] = None
+
     def _recall(self, pods: Members, current: PlanningPass) -> None:
         """Take back what pods were told: their place is lost, or two leaders have told them places that do not go together.
 
@@ -71,10 +86,14 @@ class PodGroups:
             if pod.group is not None and pod.placed is not None:
                 self._pending.put(pod, Recall(), current)
 
-    def _is_due(self, key: GangKey, current: PlanningPass) -> bool:
-        again = self._asked.get(key, -_ASK_SECONDS) + _ASK_SECONDS
+    def _is_due(self, key: GangKey, pods: Members, current: PlanningPass) -> bool:
+        """Return whether a PodGroup may be asked for. If it was refused a moment ago, its pods have no place meanwhile."""
+        rests = self.rests_until(key)
+        again = max(rests, self._asked.get(key, -_ASK_SECONDS) + _ASK_SECONDS)
         if current.now >= again:
             return True
+        if current.now < rests:
+            self._recall(pods, current)
         current.at(again)
         return False
 

@@ -89,6 +89,17 @@ class ApiServer:
         finally:
             self._restart_with([], [])
 
+    @contextmanager
+    def refusing_pod_groups(self) -> Iterator[None]:
+        """Have the API server alone not serve PodGroups in the block, in a block that has them."""
+        options, self.plane.apiserver.options = self.plane.apiserver.options, []
+        self.restart()
+        try:
+            yield
+        finally:
+            self.plane.apiserver.options = options
+            self.restart()
+
     def _restart_with(self, api: Sequence[str], gates: Sequence[str]) -> None:
         plane = self.plane
         plane.apiserver.options = [*api, *gates]

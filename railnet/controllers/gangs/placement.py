@@ -161,7 +161,7 @@ class GangPlacement:
             self._take_in(lambda: self._group_refused(outcome))
 
     def _group_refused(self, outcome: GroupOutcome) -> None:
-        event = self._planning.group_outcome(outcome)
+        event = self._planning.group_outcome(outcome, self._clock())
         if event is not None:
             self._events.say(event)
 

@@ -6,7 +6,6 @@ alone. Of an own one, only how many pods start together is changed, because Kube
 
 import threading
 from collections.abc import Callable, Mapping
-from http import HTTPStatus
 
 from railnet.apiserver.client import Absent, ApiServer, Conflict, RequestFailed
 from railnet.apiserver.request import JsonObject, create, delete, get, merge_patch
@@ -55,9 +54,7 @@ class PodGroupWrites:
         try:
             outcome = self._delete(gang) if wanted is None else self._create(wanted)
         except RequestFailed as error:
-            if error.temporary or error.status == HTTPStatus.FORBIDDEN:  # a right may be granted
-                if not error.temporary:
-                    self._report(GroupOutcome(gang, str(error)))
+            if error.temporary:
                 raise
             outcome = GroupOutcome(gang, str(error))
         with self._lock:

@@ -171,6 +171,35 @@ def test_api_that_serves_no_pod_groups_any_more_is_said_and_tried_again() -> Non
     assert len(groups(cluster)) == 1
 
 
+@pytest.mark.parametrize("status", [403, 404, 422], ids=["no right", "not served", "refused"])
+def test_gang_whose_pod_group_is_refused_keeps_no_room_from_others(status: int) -> None:
+    cluster = two_leaves()
+    cluster.remove("/api/v1/nodes/b-3")
+    cluster.add_gang("bert", 4, grouped=True)
+    leader = Leader(cluster)
+
+    def interfere(request: Request) -> None:
+        if request.about.resource == "podgroups":
+            raise Refusal(status)
+
+    cluster.interfere = interfere
+    hear(leader)
+    cluster.add_gang("gpt", 4)
+    leader.settle()
+    cluster.schedule()
+    assert [name for name in cluster.nodes() if name.startswith("gpt")] == [f"gpt-{rank}" for rank in range(4)]
+    assert [name for name, node in nominated(cluster).items() if node] == []
+    assert [len(texts(cluster, "GangRefused")), texts(cluster, "GangEvicted")] == [1, []]
+
+    cluster.interfere = lambda request: None
+    for rank in range(4):
+        cluster.remove(path(f"gpt-{rank}"))
+    cluster.now += 61
+    leader.settle()
+    assert len(groups(cluster)) == 1
+    assert sorted(nominated(cluster).values()) == ["a-0", "a-1", "a-2", "a-3"]
+
+
 def test_pods_with_several_priority_classes_are_refused() -> None:
     cluster = two_leaves()
     owner = cluster.add_job("bert", 2)
