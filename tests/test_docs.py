@@ -71,6 +71,31 @@ def test_files_that_a_page_names_exist(page: str) -> None:
     assert [name for name in named if "NNNN" not in name and not (ROOT / name).exists()] == []
 
 
+def defined_tests(pattern: str) -> set[str]:
+    """Return the names of the tests in files."""
+    return {
+        name
+        for path in tracked(pattern)
+        for name in re.findall(r"^def (test_\w+)", (ROOT / path).read_text(), re.MULTILINE)
+    }
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "CONTRIBUTING.md"])  # it has an example of a name
+def test_tests_that_a_page_names_exist(page: str) -> None:
+    assert set(re.findall(r"`(test_\w+)`", prose(ROOT / page))) - defined_tests("tests/**/test_*.py") == set()
+
+
+def test_tests_of_gangs_are_in_the_tier_of_their_column() -> None:
+    section = (ROOT / "docs/testing.md").read_text().partition("\n## Tests of gangs\n")[2].partition("\n## ")[0]
+    rows = [line.strip("|").split(" | ") for line in section.splitlines() if line.startswith("| ") and "`test_" in line]
+    unit, control_plane = ({name for row in rows for name in re.findall(r"test_\w+", row[column])} for column in (2, 3))
+
+    assert rows
+    assert unit <= defined_tests("tests/railnet/**/test_*.py")
+    assert control_plane <= defined_tests("tests/control_plane/test_*.py")
+    assert {row[1].strip() for row in rows} == {"gates", "PodGroups", "both"}
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_prose_repeats_the_noun(page: str) -> None:
     assert VAGUE.findall(prose(ROOT / page)) == []

@@ -144,7 +144,7 @@ def both_say(server: ApiServer, jobs: list[GangJob]) -> bool:
     return all(events(server, job)["GangPlaced"] for job in jobs)
 
 
-def test_leaders_that_are_killed_at_each_write_end_as_one_leader_does(
+def test_leaders_that_are_killed_at_each_nomination_and_at_the_pod_group_end_as_one_leader_does(
     server: ApiServer, proxy: ApiProxy, nodes: Nodes, tmp_path: Path, measured: Callable[[str], None]
 ) -> None:
     """Two pods are nominated and told their place, and their PodGroup is created: five writes."""
