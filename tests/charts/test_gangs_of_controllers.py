@@ -11,9 +11,9 @@ from railnet.gangs.evictions import STUCK_SECONDS
 from railnet.jobs.gang_engine import pod_group_name
 from tests.charts import features
 from tests.charts.rendered import CHART, Right, rendered, rights
+from tests.railnet.controllers.gangs.eviction_rounds import place_and_take
 from tests.railnet.controllers.gangs.gang_cluster import GangCluster, Leader
 from tests.railnet.controllers.gangs.gang_cluster import path as pod_path
-from tests.railnet.controllers.gangs.test_evictions import place_and_take
 
 ACCOUNT = "railnet-controllers"
 PATH = f"/apis/scheduling.k8s.io/v1beta1/namespaces/ml/podgroups/{pod_group_name('gpt')}"

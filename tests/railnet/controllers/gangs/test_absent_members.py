@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from railnet.gangs import evictions, planning
+from tests.railnet.controllers.gangs.eviction_rounds import take
 from tests.railnet.controllers.gangs.gang_cluster import LEAST, GangCluster, Leader, path
-from tests.railnet.controllers.gangs.test_evictions import take
 
 MEMBER, CLOSED = planning.MEMBER_SECONDS, evictions.CLOSED_SECONDS
 

@@ -7,8 +7,8 @@ import pytest
 from railnet.gangs.life_cycle import GangAction
 from railnet.gangs.placement.gang import GangKey
 from railnet.gangs.planning_pass_state import PlanningPass
+from tests.railnet.controllers.gangs.eviction_rounds import take
 from tests.railnet.controllers.gangs.gang_cluster import GangCluster, Leader
-from tests.railnet.controllers.gangs.test_evictions import take
 
 BAD = ("ml", "bad")
 

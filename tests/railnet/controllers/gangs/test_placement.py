@@ -6,9 +6,9 @@ import pytest
 
 from railnet.gangs import planning
 from railnet.gangs.life_cycle import LIFE_CYCLE, GangEvent, GangState
+from tests.railnet.controllers.gangs.eviction_rounds import take
 from tests.railnet.controllers.gangs.gang_cluster import CONSTRAINT, GATE, IN_ONE_LEAF, LEAST, GangCluster, Leader, path
 from tests.railnet.controllers.gangs.late_scheduler import bind, seat_of, unbound
-from tests.railnet.controllers.gangs.test_evictions import take
 
 ON_ONE_NODE = '{"name":"test","required":{"topologies":[{"key":"kubernetes.io/hostname"}],"nodeSelectors":[{"matchLabels":{"test":"abc"}}]}}'
 

@@ -6,8 +6,8 @@ import pytest
 
 from railnet.apiserver.request import JsonObject, Request
 from railnet.gangs import evictions, planning
+from tests.railnet.controllers.gangs.eviction_rounds import take
 from tests.railnet.controllers.gangs.gang_cluster import GangCluster, Leader, path, work
-from tests.railnet.controllers.gangs.test_evictions import take
 
 pytestmark = pytest.mark.slow
 Story = Callable[["Succession"], None]

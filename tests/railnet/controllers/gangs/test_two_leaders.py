@@ -4,8 +4,8 @@ import pytest
 
 from railnet.controllers.gangs.placement import GangPlacement
 from railnet.gangs import evictions
+from tests.railnet.controllers.gangs.eviction_rounds import round_of, said
 from tests.railnet.controllers.gangs.gang_cluster import GangCluster, Leader, work
-from tests.railnet.controllers.gangs.test_evictions import round_of, said
 
 SPREAD = '{"preferred":{"topologies":[{"key":"railnet.io/leaf"}]}}'
 
