@@ -1,9 +1,9 @@
 """Members put on nodes one by one, as they will really lie there: sums of free resources promise what single nodes do not have."""
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from railnet.gangs.placement.domain_room import MOST_COMPARED, Grouping, Slots, fewest
@@ -18,6 +18,19 @@ class Put(NamedTuple):
     member: Member
     leaf: int
     position: int
+
+
+@dataclass(slots=True)
+class _Order:
+    """The positions of a leaf's nodes, in the order in which members of a shape fill them. A node without room has none later: rooms only shrink.
+
+    Attributes:
+        position: of the node that is being filled; None if all are full.
+        later: those after it.
+    """
+
+    position: int | None
+    later: Iterator[int]
 
 
 @dataclass(slots=True)
@@ -37,10 +50,7 @@ class Packing:
     freed: Mapping[int, Sequence[Shape]] = field(default_factory=dict)
     _rooms: dict[int, FreeCapacity] = field(default_factory=dict)
     _left: Counter[Shape] = field(default_factory=Counter)  # members that are still to be put
-    _first: dict[tuple[int, Shape], deque[int]] = field(
-        default_factory=dict
-    )  # positions of nodes to be filled before others
-    _next: dict[tuple[int, Shape], int] = field(default_factory=dict)
+    _orders: dict[tuple[int, Shape], _Order] = field(default_factory=dict)
 
     def slots_in(self, leaf: int, shape: Shape) -> int:
         """Return for how many members of a shape there is room in a leaf before anything is put there."""
@@ -54,24 +64,12 @@ class Packing:
 
     def put(self, member: Member, leaf: int) -> Put | None:
         """Put a member on a node of a leaf that has room for it, so that those that are left take few nodes; None if there is no room."""
-        shape, key = member.shape, (leaf, member.shape)
-        if key not in self._first:
-            self._first[key] = deque() if self.freed else deque(sorted(self._fewest_nodes(leaf, shape)))
-        first = self._first[key]
-        while first:
-            if self._room(first[0]).slots(shape):
-                return self._taken(member, leaf, first[0])
-            first.popleft()
-        slots, nodes = self.slots[shape], self.leaves.nodes[leaf]
-        if key not in self._next:
-            self._next[key] = 0 if self.freed else slots.level(self.leaves).first_with_room(leaf, slots.slots)
-        # Rooms only shrink, so a node that had no room for a shape has none later.
-        for index in range(self._next[key], len(nodes)):
-            position = nodes[index]
+        shape, slots = member.shape, self.slots[member.shape]
+        order = self._orders.get((leaf, shape)) or self._begin(leaf, shape)
+        while (position := order.position) is not None:
             if (slots.slots[position] or self._is_freed(slots, position)) and self._room(position).slots(shape):
-                self._next[key] = index
                 return self._taken(member, leaf, position)
-        self._next[key] = len(nodes)
+            order.position = next(order.later, None)
         return None
 
     def put_on(self, member: Member, position: int) -> Put | None:
@@ -137,6 +135,15 @@ class Packing:
         self._rooms[position].take(member.shape)
         self._left[member.shape] -= 1
         return Put(member, leaf, position)
+
+    def _begin(self, leaf: int, shape: Shape) -> _Order:
+        """Return the order of a leaf's nodes for the members of a shape: those that hold the members on few nodes, then all others."""
+        slots, nodes = self.slots[shape], self.leaves.nodes[leaf]
+        few = [] if self.freed else sorted(self._fewest_nodes(leaf, shape))
+        first = 0 if self.freed else slots.level(self.leaves).first_with_room(leaf, slots.slots)
+        positions = chain(few, (nodes[index] for index in range(first, len(nodes))))
+        order = self._orders[leaf, shape] = _Order(next(positions, None), positions)
+        return order
 
     def _fewest_nodes(self, leaf: int, shape: Shape) -> list[int]:
         """Return the positions of few nodes of a leaf that have room for the members of a shape that are left, or for as many as the leaf has."""
