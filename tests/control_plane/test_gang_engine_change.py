@@ -5,7 +5,18 @@ from contextlib import ExitStack
 import pytest
 
 from tests.cluster.process import wait_until
-from tests.control_plane.gang_cluster import is_gated, leader, leaf, probe, required, runs
+from tests.control_plane.gang_cluster import (
+    STRANGERS,
+    events,
+    is_gated,
+    leader,
+    leaf,
+    nodes_of,
+    occupied,
+    probe,
+    required,
+    runs,
+)
 from tests.control_plane.gang_engine_cluster import SECONDS, names_group, webhook
 from tests.control_plane.gang_jobs import GangJob
 from tests.control_plane.nodes import Nodes
@@ -30,6 +41,28 @@ def test_change_of_the_engine_touches_no_running_gang(
         started(jobs, again)
         assert not any(map(names_group, again.pods()))
         assert ran == nodes_by_uid(by_gates) | nodes_by_uid(by_group)
+
+
+def test_scheduler_that_loses_pod_groups_starts_pods_that_wait_one_by_one(
+    server: ApiServer, nodes: Nodes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """So the page says: create the jobs of waiting gangs again before. No pod is lost."""
+    nodes.create(leaf("left", 1, 4))
+    folders = [tmp_path_factory.mktemp(name) for name in ("webhook", "controllers")]
+    job = GangJob(server, "engine-left", 4, required())
+    with webhook(server, folders[0]), leader(server, folders[1]), ExitStack() as jobs:
+        with server.serving_pod_groups(), ExitStack() as stranger:
+            wait_until(lambda: names_group(probe(server.api).object), SECONDS, "pods of gangs to name a PodGroup")
+            stranger.enter_context(occupied(server, "left-0", "1"))
+            jobs.enter_context(job)
+            wait_until(lambda: events(server, job)["GangWaiting"] > 0, SECONDS, "the event of the gang that waits")
+            before = {pod["metadata"]["uid"] for pod in job.pods()}
+            jobs.enter_context(stranger.pop_all())
+            assert nodes_of(job) == {"": 4}
+        wait_until(lambda: nodes_of(job) == {"left-0": 3, "": 1}, SECONDS, "three pods to have nodes")
+        server.api.delete(f"/api/v1/namespaces/{STRANGERS}/pods/on-left-0?gracePeriodSeconds=0")
+        wait_until(lambda: runs(job), SECONDS, "the fourth pod to run")
+        assert {pod["metadata"]["uid"] for pod in job.pods()} == before
 
 
 def started(jobs: ExitStack, job: GangJob) -> dict[str, str]:
