@@ -8,6 +8,7 @@ Nothing is remembered that the next leader needs: it asks for a PodGroup once mo
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from railnet.backoff import Backoff
 from railnet.gangs.evictions import required_domains
 from railnet.gangs.members import Members
 from railnet.gangs.pending_writes import PendingWrites
@@ -20,6 +21,8 @@ from railnet.objects.involved_object import InvolvedObject
 from railnet.objects.owner_reference import OwnerReference
 
 _ASK_SECONDS = 60.0  # until a PodGroup is asked for again while its pods have no nodes: what the scheduler says of it, and whether it is there
+# Each try writes to all pods of a gang, so the pauses grow, from one minute to five: without the random part, half of these.
+_BACKOFF = Backoff(first_seconds=120.0, longest_seconds=600.0)
 _MOST_OWNERS = 50
 
 
@@ -36,6 +39,16 @@ class GroupOutcome(NamedTuple):
     waits: str = ""
 
 
+class _GroupRefusals(NamedTuple):
+    """How often a PodGroup was refused, and until when it is not asked for again."""
+
+    times: int
+    until: float
+
+
+_NEVER = _GroupRefusals(0, float("-inf"))
+
+
 class PodGroups:
     """Remembers which PodGroups were asked for, and which were refused, and when."""
 
@@ -43,7 +56,7 @@ class PodGroups:
         """Put writes of pods into `pending`."""
         self._pending = pending
         self._asked: dict[GangKey, float] = {}
-        self._refused: dict[GangKey, float] = {}  # gang → when its PodGroup may be asked for again
+        self._refused: dict[GangKey, _GroupRefusals] = {}
 
     def look(self, key: GangKey, pods: Members, current: PlanningPass, *, off: bool) -> None:
         """Have the PodGroup of a gang created, if its pods wait for it alone; `off` says that gangs are switched off in its namespace."""
@@ -66,11 +79,12 @@ class PodGroups:
     def refused(self, key: GangKey, now: float) -> None:
         """Take in that the PodGroup of a gang does not exist, or is not Railnet's: its pods are to keep no room until it is asked for again."""
         self._asked.pop(key, None)
-        self._refused[key] = now + _ASK_SECONDS
+        times = self._refused.get(key, _NEVER).times + 1
+        self._refused[key] = _GroupRefusals(times, now + _BACKOFF.pause(times, jitter=0.0))
 
     def rests_until(self, key: GangKey) -> float:
         """Return until when a gang gets no place, because its PodGroup was refused."""
-        return self._refused.get(key, 0.0)
+        return self._refused.get(key, _NEVER).until
 
     def _forget(self, key: GangKey, current: PlanningPass) -> None:
         self._refused.pop(key, None)

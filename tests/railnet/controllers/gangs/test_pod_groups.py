@@ -200,6 +200,25 @@ def test_gang_whose_pod_group_is_refused_keeps_no_room_from_others(status: int) 
     assert sorted(nominated(cluster).values()) == ["a-0", "a-1", "a-2", "a-3"]
 
 
+def test_pod_group_that_is_refused_for_long_is_asked_for_more_and_more_rarely() -> None:
+    cluster = two_leaves()
+    cluster.add_gang("bert", 4, grouped=True)
+    leader = Leader(cluster)
+
+    def interfere(request: Request) -> None:
+        if request.about.resource == "podgroups":
+            raise Refusal(404)
+
+    cluster.interfere = interfere
+    tries = []
+    for _ in range(16):
+        hear(leader)
+        tries.append(cluster.requests["create podgroups"])
+        cluster.now += 60
+
+    assert tries == [1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4, 5, 5, 5, 5]
+
+
 def test_pods_with_several_priority_classes_are_refused() -> None:
     cluster = two_leaves()
     owner = cluster.add_job("bert", 2)
