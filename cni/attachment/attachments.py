@@ -288,6 +288,7 @@ class Attachments:
         left = replace(detaching, attachments=())
         self._journal.write(left)
         self._claims.release_ended(vfs, owner_of(record))
+        self._node_netdevs.withhold_awaited()
         return left
 
     async def detach_and_forget(self, detaching: Record, netns_fd: int | None) -> None:
@@ -300,6 +301,7 @@ class Attachments:
         # No await from here on, as in `detach`.
         self._journal.remove(detaching)
         self._claims.release_ended(vfs, owner_of(detaching))
+        self._node_netdevs.withhold_awaited()
 
     async def _return_netdevs(self, detaching: Record, netns_fd: int | None) -> tuple[PciAddress, ...]:
         """Return which VFs the sandbox had, when their netdevs are on the node again."""

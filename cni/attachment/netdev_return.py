@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from cni.attachment.host_netdev_lookup import NetdevLookup
 from cni.attachment.orphan_search import OrphanSearch
-from railnet.kernel import perform, vf_provisioning
+from railnet.kernel import perform, vf_netdev_recognition, vf_provisioning
 from railnet.kernel.inventory import card_of
 from railnet.kernel.namespaces import orphan_netdev_return
 from railnet.kernel.namespaces.netns import NetnsIdentity, identity, opened
@@ -25,7 +25,7 @@ from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Attachment, Netns
 from railnet.vf.restored_link_settings import Value
-from railnet.vf.steps import ProbeAgain, ResetLink
+from railnet.vf.steps import ProbeAgain, RenameLink, ResetLink
 from railnet.vf.vf_table import VfTable
 
 _Done = TypeVar("_Done")
@@ -51,6 +51,7 @@ class NodeNetdevs:
         self._netdevs = netdevs
         self._root = root
         self._search = OrphanSearch(root)
+        self._awaited: dict[PciAddress, Attachment] = {}  # taken back from a sandbox, and without a netdev since then
         self.threads = BoundedThreads(_THREADS_OF_A_CARD)
 
     async def take_back(self, netns: Netns, attachments: tuple[Attachment, ...], netns_fd: int | None) -> TakenBack:
@@ -80,7 +81,8 @@ class NodeNetdevs:
         """Rename netdevs that came back under another name; return those that are on the node.
 
         A netdev that does not come back was moved by another program, so every namespace is searched for it. A netdev that
-        is in no namespace (its driver was unbound, ib_ipoib was unloaded) is no failure: its VF is withheld until it has one.
+        is in no namespace (its driver was unbound, ib_ipoib was unloaded) is no failure: its VF is withheld until it has one,
+        and that netdev has its own name and settings again (`rename`).
         """
         returned = await self._netdevs.returned(attachments)
         lost = [attachment for attachment in attachments if attachment.vf not in returned]
@@ -97,10 +99,41 @@ class NodeNetdevs:
                 f"the netdev of VF {kept[0]} is still in network namespace {orphans_by_vf[kept[0]].netns.path}, and did not come back "
                 "when it was moved; the VF stays this sandbox's, and the move is tried again when the runtime calls again",
             )
+        returned |= await self._replaced([attachment for attachment in lost if attachment.vf not in returned])
+        self._awaited |= {attachment.vf: attachment for attachment in lost if attachment.vf not in returned}
+        await self._give_back(attachments, returned)
+        return returned
+
+    async def _give_back(
+        self, attachments: tuple[Attachment, ...], returned: Mapping[PciAddress, Netdev]
+    ) -> tuple[RenameLink, ...]:
+        """Give netdevs that are back the names and the settings that they had before; return the renames."""
         if renames := attachment_plan.rename(attachments, returned):
             await self.do(attachments, partial(perform.detach, renames, None))
         await self._reset(attachment_plan.reset(attachments, returned))
-        return returned
+        return renames
+
+    async def _replaced(self, attachments: Iterable[Attachment]) -> dict[PciAddress, Netdev]:
+        """Bind the drivers of VFs again whose netdevs a pod may have hidden, and return the new netdevs.
+
+        Where neither kernel nor driver names a netdev's device, a pod that removes Railnet's mark hides it. With its driver, it goes
+        from wherever it is.
+
+        Raises:
+            OSError: the kernel refuses, so the VF stays the sandbox's.
+        """
+        if not vf_netdev_recognition.accepted_kinds():
+            return {}
+        hidden = [attachment for attachment in attachments if await self._may_be_hidden(attachment.vf)]
+        for attachment in hidden:
+            vf = self._table.inventory.vf(attachment.vf)
+            if vf is not None and vf.driver is not None:
+                _log.warning("VF %s: its netdev is not to be found: binding %s again", vf.address, vf.driver)
+                await self._probe(ProbeAgain(vf.address, vf.driver))
+        return await self._netdevs.returned(hidden)
+
+    async def _may_be_hidden(self, vf: PciAddress) -> bool:
+        return orphan_rescue.makes_netdev(self._table.inventory, vf) and bool(await self.absent((vf,)))
 
     async def _reset(self, steps: Iterable[ResetLink]) -> None:
         """Give netdevs that are back the settings that they had before; what a pod did to them must not reach the next pod.
@@ -176,9 +209,12 @@ class NodeNetdevs:
     async def rename(self, addresses: Collection[PciAddress]) -> None:
         """Rename the netdevs of these VFs that have a pod's name; the caller makes sure that no other work uses these VFs.
 
+        A netdev that its DEL did not find has any name and any settings, and is given those that its record had.
+
         Raises:
             OSError: what the kernel refused.
         """
+        await self._end_waiting(addresses)
         misnamed = orphan_rescue.misnamed(self._table.inventory, frozenset(addresses))
         if misnamed:
             vfs = tuple(vf.address for vf in misnamed)
@@ -189,6 +225,27 @@ class NodeNetdevs:
             await self._reset(ResetLink(vf.address, vf.netdev.ifindex, {}) for vf in misnamed if vf.netdev is not None)
             await self._netdevs.renamed(vfs, steps)
             await self._netdevs.reread(vfs)
+
+    async def _end_waiting(self, addresses: Collection[PciAddress]) -> None:
+        for attachment in [self._awaited[vf] for vf in addresses if vf in self._awaited]:
+            netdev = self._netdevs.known(attachment.vf)
+            if netdev is not None:
+                steps = await self._give_back((attachment,), {attachment.vf: netdev})
+                await self._netdevs.renamed((attachment.vf,), steps)
+                await self._netdevs.reread((attachment.vf,))
+                del self._awaited[attachment.vf]
+
+    def reasons_awaited(self) -> dict[PciAddress, str]:
+        """Return why no pod gets the VFs that were taken back without their netdevs, until those have their names and settings again."""
+        return {
+            vf: f"VF {vf} was taken back from a pod without its netdev: it is given its name and settings when it comes"
+            for vf in self._awaited
+        }
+
+    def withhold_awaited(self) -> None:
+        """Have no pod get a VF whose netdev is awaited, from the moment on in which its sandbox releases it."""
+        if self._awaited:
+            self._table.withhold({**self.reasons_awaited(), **self._table.reasons_to_withhold})
 
     async def probe_again(self, step: ProbeAgain) -> None:
         """Bind a free VF's driver again; a VF that was claimed meanwhile is left alone.

@@ -122,4 +122,8 @@ class OrphanVfs:
             if not record.named
             for attachment in record.attachments
         ]
-        return absent | {vf: orphan_rescue.reason_unnamed(record, vf) for record, vf in unnamed if vf not in pods}
+        return (
+            self._node_netdevs.reasons_awaited()
+            | absent
+            | {vf: orphan_rescue.reason_unnamed(record, vf) for record, vf in unnamed if vf not in pods}
+        )

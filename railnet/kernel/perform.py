@@ -22,6 +22,7 @@ from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.vf_netdev_recognition import mark
 from railnet.kernel.waiting import block_until
 from railnet.vf.arp_and_source_routing import RULE_PRIORITY
+from railnet.vf.attachment_plan import FREE_IFNAME
 from railnet.vf.inventory import Netdev
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.restored_link_settings import Settings, Value, changes
@@ -38,8 +39,6 @@ from railnet.vf.steps import (
     Rule,
 )
 
-# dev_alloc_name(), net/core/dev.c, puts a free number in place of %d: a netdev's name on the node until it is renamed.
-_FREE_IFNAME = "railnet%d"
 _MOVES = 16  # of a netdev that a process in the sandbox gives names which exist on the node
 _SHOWN_SECONDS, _SHOWN_LOOK_SECONDS = 2.0, 0.002
 
@@ -300,7 +299,7 @@ def _send_back(step: MoveLinkOut, sandbox: Links, node_fd: int) -> bool:
         OSError: what the kernel refused; EEXIST, it is still in the sandbox after so many tries.
     """
     kept, alias = _names_before(step)
-    for ifname in (step.host_ifname, *repeat(_FREE_IFNAME, _MOVES)):
+    for ifname in (step.host_ifname, *repeat(FREE_IFNAME, _MOVES)):
         link, uppers = _with_uppers(sandbox, step.vf)
         if link is None:
             return False

@@ -16,6 +16,7 @@ from railnet.vf.pci_address import PciAddress
 _MARK = "railnet"
 # dev_valid_name(), net/core/dev.c: no slash, colon or white space; and no %, which dev_alloc_name() takes for a place of a number.
 _IFNAME = re.compile(r"(?!\.\.?$)[!-$&-.0-9;-~]{1,15}")
+_PCI_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _PARENT_KERNEL = (5, 14)  # since then a netdev names its PCI device (00e77ed8e64d)
 # IFLA_INFO_KIND of netdevs of hardware: most drivers' have none.
 _HARDWARE_KINDS: Final = (None, "ipoib")
@@ -88,10 +89,11 @@ def accepted_kinds() -> tuple[str | None, ...]:
 
 
 def find(listed: Iterable[Link], vf: PciAddress, kinds: Iterable[str | None] | None = None) -> Link | None:
-    """Find a VF's netdev in a sandbox by its PCI device; if the kernel does not report the device, by Railnet's mark on it.
+    """Find a VF's netdev in a sandbox by its PCI device; if neither the kernel nor its driver names the device, by Railnet's mark on it.
 
     A pod may write the same mark on a link of its own. So a link of another device, or of a kind that is not among `kinds`, is
-    never taken. `kinds` is `accepted_kinds()` by default.
+    never taken. Nor is a link on top of another one: the IPoIB links that a pod makes on a VF's netdev have the VF's device, too.
+    `kinds` is `accepted_kinds()` by default.
     """
     accepted = accepted_kinds() if kinds is None else tuple(kinds)
     candidates = [link for link in listed if _may_be(link, vf, accepted)]
@@ -112,10 +114,9 @@ def find_all(
         looked_at(link)
         if link.parent is not None:
             return link.parent in wanted
-        vf = wanted.get(_marked_address(link))
-        return vf is not None and _may_be(link, vf, accepted)
+        return _is_of_kind(link, accepted)
 
-    listed = namespace.listed(may_be)
+    listed = [_with_device(link, namespace) for link in namespace.listed(may_be)]
     return {vf: link for vf in wanted.values() if (link := find(listed, vf)) is not None}
 
 
@@ -141,14 +142,22 @@ def _own_link(netdev: Netdev, node: Links) -> Link | None:
     return link if link.ifname == netdev.name else None
 
 
+def _with_device(link: Link, namespace: Links) -> Link:
+    """Return a link with the PCI device that its driver names, where the kernel names none: no pod can change that, unlike a mark."""
+    if link.parent is not None:
+        return link
+    bus_info = namespace.bus_info(link) or ""
+    return link._replace(parent=bus_info) if _PCI_ADDRESS.fullmatch(bus_info) else link
+
+
 def _may_be(link: Link, vf: PciAddress, kinds: tuple[str | None, ...]) -> bool:
     if link.parent is not None:
-        return link.parent == str(vf)
-    return link.kind in kinds and link.ifindex != _LOOPBACK_IFINDEX and _marked(link, vf) is not None
+        return link.parent == str(vf) and not link.stacked
+    return _is_of_kind(link, kinds) and _marked(link, vf) is not None
 
 
-def _marked_address(link: Link) -> str:
-    return (link.alias or "").removeprefix(f"{_MARK} ").partition(" ")[0]
+def _is_of_kind(link: Link, kinds: tuple[str | None, ...]) -> bool:
+    return link.kind in kinds and link.ifindex != _LOOPBACK_IFINDEX and not link.stacked
 
 
 def _marked(link: Link, vf: PciAddress) -> str | None:

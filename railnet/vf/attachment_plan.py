@@ -21,6 +21,9 @@ from railnet.vf.steps import (
     RouteBySource,
 )
 
+# dev_alloc_name(), net/core/dev.c, puts a free number in place of %d: a netdev's name on the node until it is renamed.
+FREE_IFNAME = "railnet%d"
+
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
@@ -115,13 +118,17 @@ def take_out(recorded: Sequence[Attachment]) -> tuple[DetachStep, ...]:
 def rename(recorded: Iterable[Attachment], on_node: Mapping[PciAddress, Netdev]) -> tuple[RenameLink, ...]:
     """Return the steps that rename netdevs which are back on the node: an ended namespace returns them with the pod's name.
 
-    A rebuilt record has the pod's name for both if the name on the node is not known: then the netdev keeps its name.
+    A rebuilt record has the pod's name for both if the name on the node is not known: then the netdev keeps its name. Netdevs that
+    have each other's names are given other ones first.
     """
-    return tuple(
+    renames = tuple(
         RenameLink(on_node[attachment.vf].ifindex, attachment.host_ifname)
         for attachment in recorded
         if attachment.vf in on_node and attachment.host_ifname not in (attachment.ifname, on_node[attachment.vf].name)
     )
+    present, wanted = {netdev.name for netdev in on_node.values()}, {step.ifname for step in renames}
+    aside = renames if present & wanted else ()
+    return (*(RenameLink(step.ifindex, FREE_IFNAME) for step in aside), *renames)
 
 
 def reset(recorded: Iterable[Attachment], on_node: Mapping[PciAddress, Netdev]) -> tuple[ResetLink, ...]:

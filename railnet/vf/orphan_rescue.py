@@ -251,6 +251,12 @@ def _udev_ifname(inventory: Inventory, vf: PciAddress) -> str | None:
     return names[function.index] if any(on_node[index] == names[index] for index in on_node) else None
 
 
+def makes_netdev(inventory: Inventory, address: PciAddress) -> bool:
+    """Return whether a VF with a driver must have a netdev: its driver makes netdevs, and its PF has one."""
+    vf = inventory.vf(address)
+    return vf is not None and _makes_netdevs(inventory, vf) and _pf_has_netdev(inventory, vf)
+
+
 def _makes_netdevs(inventory: Inventory, vf: VirtualFunction) -> bool:
     pf = inventory.pf(vf.pf)
     if vf.driver is None:

@@ -4,16 +4,17 @@ import ctypes
 import json
 import os
 import platform
+import shlex
 import struct
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from railnet.kernel.netlink.protocol import attributes, u32
 from railnet.kernel.netlink.rtnetlink import link_message, links
-from simnode.linux import netns
+from simnode.linux import kernel_before_5_14, netns
 from tests.vm.guest import Guest, Pod, netdevs
 
 # Facts of `ip link` that come and go with the carrier and the state of the link.
@@ -116,6 +117,45 @@ def test_forged_tun_with_our_mark_is_left_alone(guest: Guest) -> None:
         netns.remove(path)
 
     assert netdevs() == before
+
+
+@pytest.fixture
+def kernel_names_no_devices(guest: Guest) -> Iterator[None]:
+    """Run the daemon as on a kernel of 5.6 to 5.13."""
+    guest.stop_daemon()
+    guest.daemon.starter = kernel_before_5_14.STARTER
+    guest.start_daemon()
+    yield
+    guest.stop_daemon()
+    guest.daemon.starter = ()
+    guest.start_daemon()
+
+
+HIDINGS = {
+    "another name and another alias": ("ip link set net1 name evil", "ip link set evil alias evil"),
+    "no alias": ("ip link set net1 name evil", "ip link set evil alias ''"),
+    "the mark of another VF": ("ip link set net1 alias 'railnet 0000:02:10.0 evil'",),
+}
+
+
+@pytest.mark.usefixtures("kernel_names_no_devices")
+@pytest.mark.parametrize("dies", [False, True], ids=["DEL", "its namespace ends first"])
+@pytest.mark.parametrize("commands", HIDINGS.values(), ids=HIDINGS.keys())
+def test_netdev_that_a_pod_hides_comes_back_as_ours_where_the_kernel_names_no_devices(
+    guest: Guest, commands: tuple[str, ...], dies: bool
+) -> None:
+    before, log = netdevs(), len(guest.daemon.log())
+    pod = guest.run("hostile")
+    pod.output("ip", "link", "set", "net1", "down")
+    for command in commands:
+        pod.output(*shlex.split(command))
+    if dies:
+        guest.runtime.remove_sandbox(pod.sandbox)
+    guest.remove(pod)
+    guest.wait_until_healthy()
+
+    assert netdevs() == before
+    assert dies or "binding" not in guest.daemon.log()[log:]  # the driver named the netdev, so no new one was made
 
 
 def states(guest: Guest, change: Callable[[Pod], object]) -> tuple[list[Any], list[Any]]:

@@ -9,6 +9,7 @@ for some 15 ms, so the number of requests is kept small.
 Source: include/uapi/linux/rtnetlink.h, if_link.h, if_addr.h, whose names are in the comments.
 """
 
+import ctypes
 import fcntl
 import os
 import socket
@@ -16,7 +17,7 @@ import struct
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from errno import ENODEV
+from errno import ENODEV, EOPNOTSUPP
 from ipaddress import ip_interface
 from typing import NamedTuple, TypeVar
 
@@ -64,6 +65,10 @@ RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_TABLE = 1, 4, 5, 15
 _MAIN_TABLE, _STATIC, _UNIVERSE, _ON_LINK, _UNICAST = 254, 4, 0, 253, 1  # RT_TABLE_, RTPROT_, RT_SCOPE_*, RTN_
 _SIOCGIFINDEX = 0x8933  # include/uapi/linux/sockios.h
 _IFREQ_INDEX = struct.Struct("=16si20x")  # struct ifreq
+# include/uapi/linux/ethtool.h: struct ethtool_drvinfo begins with the command; bus_info has 32 bytes and a NUL at its end
+_SIOCETHTOOL, _GDRVINFO = 0x8946, 3
+_IFREQ_POINTER = struct.Struct("@16sP16x")
+_DRVINFO_BYTES, _BUS_INFO = 196, slice(100, 132)
 
 _Read = TypeVar("_Read")
 
@@ -73,7 +78,7 @@ class Link(NamedTuple):
 
     `parent` is the PCI address of the link's device, None for a virtual link and before kernel 5.14 (00e77ed8e64d). `kind` is
     IFLA_INFO_KIND, such as veth or tun, None for the links of most drivers. `lower` is the ifindex of the link below this one in
-    the same namespace, None if there is none. `altnames` are alternative names: in its namespace, a link can be found by them, and
+    the same namespace, None if there is none. `stacked` says that there is one, perhaps in another namespace. `altnames` are alternative names: in its namespace, a link can be found by them, and
     no other link can have them as a name.
     """
 
@@ -84,6 +89,7 @@ class Link(NamedTuple):
     kind: str | None
     lower: int | None = None
     altnames: tuple[str, ...] = ()
+    stacked: bool = False
 
 
 class LinkFacts(NamedTuple):
@@ -186,6 +192,25 @@ class Links:
             return None
         ifindex: int = _IFREQ_INDEX.unpack(answer)[1]
         return ifindex
+
+    def bus_info(self, link: Link) -> str | None:
+        """Return what a link's driver says of its place on a bus, such as a PCI address; None if the driver or the link does not say it.
+
+        No program can change it. The link is asked by its name, and must still have that name then.
+
+        Source: ethtool_get_drvinfo(), net/ethtool/ioctl.c.
+        """
+        answer = ctypes.create_string_buffer(u32(_GDRVINFO), _DRVINFO_BYTES)
+        try:
+            fcntl.ioctl(
+                self._socket, _SIOCETHTOOL, _IFREQ_POINTER.pack(os.fsencode(link.ifname), ctypes.addressof(answer))
+            )
+        except OSError as error:
+            if error.errno not in (ENODEV, EOPNOTSUPP):
+                raise
+            return None
+        bus_info = answer.raw[_BUS_INFO].partition(b"\0")[0].decode(errors="replace")
+        return bus_info if self.ifindex(link.ifname) == link.ifindex else None
 
     def facts(self, ifindex: int) -> LinkFacts:
         """Read the facts of one link that may change."""
@@ -344,7 +369,7 @@ def _link(message: bytes) -> Link:
         else None
     )
     altnames = tuple(text(name) for name in decode_repeated(link_attributes.get(PROP_LIST, b""), ALT_IFNAME))
-    return Link(ifindex, text(link_attributes[IFNAME]), alias, parent, kind, lower, altnames)
+    return Link(ifindex, text(link_attributes[IFNAME]), alias, parent, kind, lower, altnames, _LINK in link_attributes)
 
 
 def _in_parts(altnames: Iterable[str]) -> Iterator[list[bytes]]:

@@ -17,6 +17,7 @@ from cni.attachment import attachments as attachments_module
 from cni.attachment import netdev_return
 from cni.attachment.attachments import Attachments
 from railnet.errors import Misconfigured, NotPermitted, NotReady, Unusable
+from railnet.kernel import vf_netdev_recognition
 from railnet.kernel.namespaces import orphan_netdev_return
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.inventory import Netdev, Port
@@ -30,7 +31,7 @@ from railnet.vf.steps import ConfigureLink, Given, MoveLinkIn, MoveLinkOut, Prob
 from railnet.vf.vf_table import Owner
 from tests.cni.attachment_node import KEY, NO_DRIVER, PRIMARY, VF, Node, a_node, attached, planned
 from tests.cni.fake_executable import CONF, ENVIRON
-from tests.railnet.kernel.tree import ON_NODE, UNBOUND
+from tests.railnet.kernel.tree import ON_NODE, PF, UNBOUND
 from tests.railnet.vf.builders import a_record, an_attachment
 
 
@@ -341,6 +342,40 @@ def test_detach_succeeds_though_the_netdev_never_comes_back(node: Node, driver: 
 
     assert node.state == ("detaching", False)
     assert node.table.inventory.vf(VF).netdev is None
+
+
+@pytest.mark.parametrize("names_devices", [True, False], ids=["kernel names devices", "kernel names none"])
+def test_netdev_that_a_pod_may_have_hidden_is_replaced_before_the_vf_is_free(
+    node: Node, monkeypatch: pytest.MonkeyPatch, names_devices: bool
+) -> None:
+    release = "6.12" if names_devices else "5.13"
+    monkeypatch.setattr(vf_netdev_recognition, "_kinds", [*vf_netdev_recognition.kinds_without_device(release)])
+    node.run(attached)
+    node.kernel.steps.clear()
+    node.netdev_is(None)
+
+    def then() -> None:
+        if AGAIN in node.kernel.steps:
+            node.netdev_is("ib3" if RENAMED not in node.kernel.steps else "ibs5v0")
+
+    node.kernel.then = then
+    node.run(detached)
+
+    assert node.kernel.steps == ([OUT] if names_devices else [OUT, AGAIN, RENAMED])
+    assert node.state == ("detaching", False)
+
+
+def test_driver_of_a_vf_whose_pf_has_no_netdev_is_not_bound_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vf_netdev_recognition, "_kinds", [*vf_netdev_recognition.kinds_without_device("5.13")])
+    node.run(attached)
+    node.netdev_is(None)
+    shutil.rmtree(node.tree.devices / PF / "net")  # ib_ipoib is not loaded
+    node.table.refresh(node.sysfs.inventory())
+
+    node.run(detached)
+
+    assert AGAIN not in node.kernel.steps
+    assert node.state == ("detaching", False)
 
 
 def test_detach_that_is_refused_keeps_record_and_vf_for_another_try(node: Node) -> None:

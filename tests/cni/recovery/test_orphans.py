@@ -16,7 +16,7 @@ from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.record import Netns
 from railnet.vf.sandbox_difference import SandboxLink
-from railnet.vf.steps import ProbeAgain, RenameLink
+from railnet.vf.steps import ProbeAgain, RenameLink, ResetLink
 from railnet.vf.vf_table import Owner
 from tests.cni.attachment_node import VF, Node, a_node, attached
 from tests.railnet.kernel.tree import PF
@@ -307,6 +307,33 @@ def test_free_netdev_with_a_pods_name_gets_the_name_that_is_written_on_it(
     daemon.find()
 
     assert daemon.node.kernel.steps == steps
+
+
+def test_netdev_that_its_del_did_not_find_gets_its_name_and_settings_before_a_pod_gets_it(daemon: Searching) -> None:
+    """On the real kernel: a namespace took longer to end than the DEL waits, or a pod hid the netdev."""
+    node = daemon.node
+    node.netdev_is("ibs5v0")
+    record = replace(node.run(attached), stage="attached")
+    before = {"mtu": 2044}
+    recorded = replace(record, attachments=(replace(record.attachments[0], before=before),))
+    node.netdev_is(None)
+    node.kernel.steps.clear()
+
+    async def take_back() -> None:
+        await daemon.attachments.detach(recorded, None)
+
+    asyncio.run(take_back())
+    withheld = [daemon.reason]
+    node.netdev_is("evil")
+    node.table.refresh(node.sysfs.inventory())
+    withheld.append(daemon.reason)
+    node.kernel.then = lambda: node.netdev_is("ibs5v0")
+    daemon.find()
+
+    assert all(reason is not None and "was taken back from a pod without its netdev" in reason for reason in withheld)
+    assert node.kernel.steps[-1] == RenameLink(31, "ibs5v0")
+    assert node.kernel.resets == [ResetLink(VF, 31, before)]
+    assert (node.table.inventory.vf(VF).netdev.name, daemon.reason) == ("ibs5v0", None)
 
 
 def test_record_that_add_wrote_keeps_a_vf_whose_netdev_is_on_the_node(node: Node) -> None:

@@ -69,6 +69,7 @@ class Kernel:
         self.node = {link.ifindex: link for link in node}
         self.sandbox = {link.ifindex: link for link in sandbox}
         self.refuses: dict[str, OSError] = {}
+        self.bus_infos: dict[int, str] = {}  # by ifindex, what the drivers of links say
         self.log: list[str] = []
 
     @contextmanager
@@ -107,6 +108,9 @@ class Namespace(NamedTuple):
 
     def link(self, ifindex: int) -> Link:
         return self.here[ifindex]
+
+    def bus_info(self, link: Link) -> str | None:
+        return self.kernel.bus_infos.get(link.ifindex)
 
     def known(self, ifindex: int) -> KnownLink:
         if ifindex not in self.here:
@@ -333,6 +337,16 @@ def test_detach_moves_the_netdev_to_the_node_with_its_name(a_kernel) -> None:
 
     perform.detach((OUT,), SANDBOX)
 
+    assert (kernel.node, kernel.sandbox) == ({31: a_link(31, "ibs5v0")}, {})
+
+
+def test_detach_moves_a_netdev_whose_driver_alone_names_its_device_whatever_a_pod_calls_it(a_kernel) -> None:
+    kernel = a_kernel(sandbox=[a_link(31, "evil", "evil")])
+    kernel.bus_infos = {31: OURS}
+
+    moved = perform.detach((OUT,), SANDBOX)
+
+    assert moved == (OUT,)
     assert (kernel.node, kernel.sandbox) == ({31: a_link(31, "ibs5v0")}, {})
 
 

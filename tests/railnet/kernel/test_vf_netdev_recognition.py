@@ -1,7 +1,9 @@
 """Which link is a VF's netdev, and which only says so."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from errno import EBADMSG, EMFILE, ENOBUFS, ENODEV, ENOMEM
+from typing import NamedTuple
 
 import pytest
 
@@ -38,6 +40,9 @@ STRANGERS = {
     "our mark on a bridge": a_link(2, "net1", MARK, kind="bridge"),
     "our mark on a link of another device": a_link(2, "net1", MARK, "0000:03:00.2"),
     "our mark on IPoIB of another device": a_link(2, "net1", MARK, "0000:03:00.2", "ipoib"),
+    "our device, on top of the VF's netdev": Link(2, "child", MARK, OURS, "ipoib", lower=3, stacked=True),
+    "our device, on top of the VF's netdev in another namespace": Link(2, "child", MARK, OURS, "ipoib", stacked=True),
+    "our mark on IPoIB on top of the VF's netdev": Link(2, "child", MARK, None, "ipoib", stacked=True),
     "the mark of another VF": a_link(2, "net1", "railnet 0000:03:00.2 ibs5v1"),
     "a similar mark": a_link(2, "net1", f"railnet {VF}0"),
     "another device": a_link(2, "net1", parent="0000:83:00.1"),
@@ -161,6 +166,57 @@ def test_netdev_of_a_pf_is_read_once_and_a_new_one_is_read_too() -> None:
         node.learn(replace(PF, netdev=again))
 
     assert node.read == [7, 9]
+
+
+class Sandbox(NamedTuple):
+    """The links of a sandbox, and what their drivers say of their places, by ifindex."""
+
+    links: tuple[Link, ...]
+    bus_infos: dict[int, str]
+
+    def listed(self, wanted: Callable[[Link], bool]) -> tuple[Link, ...]:
+        return tuple(filter(wanted, self.links))
+
+    def bus_info(self, link: Link) -> str | None:
+        return self.bus_infos.get(link.ifindex)
+
+
+@pytest.fixture
+def old_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vf_netdev_recognition, "_kinds", [*OLD_KERNEL])
+
+
+OTHER_VF = "0000:03:00.2"
+BY_DRIVER = {
+    "renamed, and its mark is gone": (a_link(2, "evil", "evil"), OURS, True),
+    "IPoIB, renamed, and its mark is gone": (a_link(2, "evil", kind="ipoib"), OURS, True),
+    "with the mark of another VF": (a_link(2, "net2", f"railnet {OTHER_VF} ibs5v1"), OURS, True),
+    "with our mark, and it is another VF's": (a_link(2, "net1", MARK), OTHER_VF, False),
+    "with our mark, and the driver names no PCI device": (a_link(2, "net1", MARK), "tun", True),
+    "with our mark, and the driver says nothing": (a_link(2, "net1", MARK), None, True),
+    "without a mark, and the driver names no PCI device": (a_link(2, "net1"), "N/A", False),
+    "of a kind that pods make": (a_link(2, "net1", MARK, kind="veth"), OURS, False),
+    "on top of the VF's netdev": (Link(2, "child", MARK, None, "ipoib", stacked=True), OURS, False),
+}
+
+
+@pytest.mark.usefixtures("old_kernel")
+@pytest.mark.parametrize(("link", "bus_info", "own"), BY_DRIVER.values(), ids=BY_DRIVER.keys())
+def test_driver_names_the_device_where_the_kernel_does_not(link: Link, bus_info: str | None, own: bool) -> None:
+    sandbox = Sandbox((a_link(1, "lo", MARK), link), {} if bus_info is None else {2: bus_info, 1: OURS})
+
+    netdevs = vf_netdev_recognition.find_all(sandbox, (VF,))  # type: ignore[arg-type]
+
+    assert {vf: netdev.ifindex for vf, netdev in netdevs.items()} == ({VF: 2} if own else {})
+
+
+@pytest.mark.usefixtures("old_kernel")
+def test_netdev_is_taken_and_not_the_link_that_a_pod_made_on_it_whatever_comes_first() -> None:
+    child = Link(2, "net1", MARK, OURS, "ipoib", lower=3, stacked=True)
+
+    netdevs = vf_netdev_recognition.find_all(Sandbox((child, a_link(3, "x", parent=OURS)), {}), (VF,))  # type: ignore[arg-type]
+
+    assert netdevs[VF].ifindex == 3
 
 
 class NodeWithFailure(Node):

@@ -165,6 +165,19 @@ def test_rename_treats_each_rail_by_itself() -> None:
     assert rename([NET1, NET2], on_node) == (RenameLink(31, "ibs5v0"),)
 
 
+def test_rename_gives_netdevs_that_have_each_others_names_other_ones_first() -> None:
+    on_node = {FIRST: Netdev("ibs6v0", 31, 4092), SECOND: Netdev("ibs5v0", 12, 4092)}
+
+    steps = rename([NET1, NET2], on_node)
+
+    assert [(step.ifindex, step.ifname) for step in steps] == [
+        (31, "railnet%d"),
+        (12, "railnet%d"),
+        (31, "ibs5v0"),
+        (12, "ibs6v0"),
+    ]
+
+
 def test_assign_refuses_a_vf_whose_rail_is_not_certain() -> None:
     node = two_rails()
     numbers = RailNumbers((RememberedRail(node.pfs[1].address),), None, "ipam.rails is 1")

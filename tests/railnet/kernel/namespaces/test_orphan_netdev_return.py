@@ -33,6 +33,9 @@ class There(NamedTuple):
     def listed(self, wanted: Callable[[Link], bool]) -> tuple[Link, ...]:
         return tuple(filter(wanted, self.links))
 
+    def bus_info(self, link: Link) -> str | None:
+        return None
+
 
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[int, list[Link]]], list[tuple[object, int | None]]]:

@@ -1,11 +1,14 @@
 """rtnetlink: the bytes of requests, and the parsing of answers. The node and vm tiers test the kernel's actions."""
 
+import ctypes
+import struct
 from collections.abc import Callable
 from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path
 
 import pytest
 
+from railnet.kernel.netlink import rtnetlink
 from railnet.kernel.netlink.protocol import attributes, encode
 from railnet.kernel.netlink.rtnetlink import Hardware, Link, LinkFacts, Links, link_message, links
 from railnet.vf.steps import Route
@@ -158,6 +161,32 @@ def test_link_is_read_with_the_link_below_it_and_its_alternative_names() -> None
     found = Links(FakeKernel(an_answer(facts) + an_answer(of_other_namespace) + DONE)).listed()  # type: ignore[arg-type]
 
     assert [(link.lower, link.altnames) for link in found] == [(31, ("eth0", "a")), (None, ("eth0", "a"))]
+    assert [link.stacked for link in found] == [True, True]
+
+
+def test_driver_of_a_link_says_where_it_is_and_a_link_without_a_driver_nothing() -> None:
+    loopback = Link(1, "lo", None, None, None)
+
+    with links() as here:
+        assert here.bus_info(loopback) is None
+        assert here.bus_info(loopback._replace(ifname="no-such-link")) is None
+
+
+def test_place_that_is_another_links_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, bytes]] = []
+
+    def ioctl(_: object, request: int, packed: bytes) -> bytes:
+        asked.append((request, packed[:5]))
+        if request == rtnetlink._SIOCETHTOOL:
+            ctypes.memmove(struct.unpack_from("@16sP", packed)[1] + 100, b"0000:03:00.1", 12)
+        return struct.pack("=16si20x", b"net1", 11)
+
+    monkeypatch.setattr(rtnetlink.fcntl, "ioctl", ioctl)
+    here = Links(FakeKernel())  # type: ignore[arg-type]
+
+    assert here.bus_info(Link(11, "net1", None, None, None)) == "0000:03:00.1"
+    assert here.bus_info(Link(12, "net1", None, None, None)) is None
+    assert asked[0] == (0x8946, b"net1\0")
 
 
 @pytest.mark.slow
