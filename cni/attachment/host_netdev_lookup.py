@@ -8,10 +8,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from railnet.errors import Misconfigured, Unusable
+from railnet.errors import Misconfigured, NotReady, RailnetError, Unusable
 from railnet.kernel.inventory import card_of, reread_vfs
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.waiting import until_awaited
+from railnet.vf import orphan_rescue
 from railnet.vf.inventory import Netdev, VirtualFunction
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.permitted_networks import Network
@@ -33,6 +34,8 @@ class NetdevLookup:
         self._table = table
         self._sysfs = sysfs
         self._seconds = wait_seconds
+        # Attachments that were taken back from a sandbox, and whose VF is without a netdev since then.
+        self.awaited: dict[PciAddress, Attachment] = {}
 
     def known(self, vf: PciAddress) -> Netdev | None:
         """Return the netdev that a VF had when it was read last."""
@@ -53,13 +56,25 @@ class NetdevLookup:
         """Read a VF's netdev.
 
         Raises:
-            Unusable: it has none. OSError: as `netdev`.
+            NotReady: it has none now, and will have one. Unusable: it has none. OSError: as `netdev`.
         """
         netdev = (await self._find((vf,))).get(vf)
         if netdev is None:
-            why = self._table.withheld(vf)
-            raise Unusable(why or f"VF {vf} has no netdev on this node: is its driver bound and ib_ipoib loaded?")
+            raise self._without_netdev(vf)
         return netdev
+
+    def _without_netdev(self, vf: PciAddress) -> RailnetError:
+        """Return the error for a VF that sysfs shows no netdev of.
+
+        A VF of a driver that makes netdevs has one somewhere: it has just been moved or renamed, by Railnet or by udev, or its driver
+        is being bound. Netlink names a netdev sooner than a busy machine's sysfs shows it.
+        """
+        why = self._table.withheld(vf)
+        if vf in self.awaited or (why is None and orphan_rescue.makes_netdev(self._table.inventory, vf)):
+            return NotReady(
+                why or f"sysfs does not show the netdev of VF {vf} yet: it is being moved or renamed; try again"
+            )
+        return Unusable(why or f"VF {vf} has no netdev on this node: is its driver bound and ib_ipoib loaded?")
 
     async def returned(self, attachments: Iterable[Attachment]) -> dict[PciAddress, Netdev]:
         """Read the netdevs of VFs that are being returned; a VF without a driver has none.

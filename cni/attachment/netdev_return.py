@@ -51,7 +51,6 @@ class NodeNetdevs:
         self._netdevs = netdevs
         self._root = root
         self._search = OrphanSearch(root)
-        self._awaited: dict[PciAddress, Attachment] = {}  # taken back from a sandbox, and without a netdev since then
         self.threads = BoundedThreads(_THREADS_OF_A_CARD)
 
     async def take_back(self, netns: Netns, attachments: tuple[Attachment, ...], netns_fd: int | None) -> TakenBack:
@@ -100,7 +99,8 @@ class NodeNetdevs:
                 "when it was moved; the VF stays this sandbox's, and the move is tried again when the runtime calls again",
             )
         returned |= await self._replaced([attachment for attachment in lost if attachment.vf not in returned])
-        self._awaited |= {attachment.vf: attachment for attachment in lost if attachment.vf not in returned}
+        absent = await self.absent(attachment.vf for attachment in lost if attachment.vf not in returned)
+        self._netdevs.awaited |= {attachment.vf: attachment for attachment in lost if attachment.vf in absent}
         await self._give_back(attachments, returned)
         return returned
 
@@ -113,7 +113,7 @@ class NodeNetdevs:
         await self._reset(attachment_plan.reset(attachments, returned))
         return renames
 
-    async def _replaced(self, attachments: Iterable[Attachment]) -> dict[PciAddress, Netdev]:
+    async def _replaced(self, attachments: Collection[Attachment]) -> dict[PciAddress, Netdev]:
         """Bind the drivers of VFs again whose netdevs a pod may have hidden, and return the new netdevs.
 
         Where neither kernel nor driver names a netdev's device, a pod that removes Railnet's mark hides it. With its driver, it goes
@@ -122,9 +122,16 @@ class NodeNetdevs:
         Raises:
             OSError: the kernel refuses, so the VF stays the sandbox's.
         """
-        if not vf_netdev_recognition.accepted_kinds():
+        if not attachments or not vf_netdev_recognition.accepted_kinds():
             return {}
-        hidden = [attachment for attachment in attachments if await self._may_be_hidden(attachment.vf)]
+        # Where sysfs is late, netlink shows the netdevs that have just been moved.
+        names = [attachment.host_ifname for attachment in attachments]
+        shown = await self.do(tuple(attachments), partial(perform.links_on_node, names))
+        hidden = [
+            attachment
+            for attachment in attachments
+            if attachment.host_ifname not in shown and await self._may_be_hidden(attachment.vf)
+        ]
         for attachment in hidden:
             vf = self._table.inventory.vf(attachment.vf)
             if vf is not None and vf.driver is not None:
@@ -227,24 +234,24 @@ class NodeNetdevs:
             await self._netdevs.reread(vfs)
 
     async def _end_waiting(self, addresses: Collection[PciAddress]) -> None:
-        for attachment in [self._awaited[vf] for vf in addresses if vf in self._awaited]:
+        for attachment in [self._netdevs.awaited[vf] for vf in addresses if vf in self._netdevs.awaited]:
             netdev = self._netdevs.known(attachment.vf)
             if netdev is not None:
                 steps = await self._give_back((attachment,), {attachment.vf: netdev})
                 await self._netdevs.renamed((attachment.vf,), steps)
                 await self._netdevs.reread((attachment.vf,))
-                del self._awaited[attachment.vf]
+                del self._netdevs.awaited[attachment.vf]
 
     def reasons_awaited(self) -> dict[PciAddress, str]:
         """Return why no pod gets the VFs that were taken back without their netdevs, until those have their names and settings again."""
         return {
             vf: f"VF {vf} was taken back from a pod without its netdev: it is given its name and settings when it comes"
-            for vf in self._awaited
+            for vf in self._netdevs.awaited
         }
 
     def withhold_awaited(self) -> None:
         """Have no pod get a VF whose netdev is awaited, from the moment on in which its sandbox releases it."""
-        if self._awaited:
+        if self._netdevs.awaited:
             self._table.withhold({**self.reasons_awaited(), **self._table.reasons_to_withhold})
 
     async def probe_again(self, step: ProbeAgain) -> None:

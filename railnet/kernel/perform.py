@@ -146,6 +146,16 @@ def _require_own(vf: PciAddress, link: KnownLink, sysfs: Sysfs) -> KnownLink:
     return link
 
 
+def links_on_node(ifnames: Iterable[str]) -> frozenset[str]:
+    """Return those names that a link on the node has, by netlink: sysfs may be later.
+
+    Raises:
+        OSError: the kernel does not answer.
+    """
+    with links() as node:
+        return frozenset(ifname for ifname in ifnames if node.ifindex(ifname) is not None)
+
+
 def reset(step: ResetLink) -> Mapping[str, Value]:
     """Give a netdev on the node its settings back. Return those that it has not got, with the values they should have.
 

@@ -56,6 +56,7 @@ class Kernel:
         self.resets: list[ResetLink] = []
         self.keeps: dict[str, Value] = {}
         self.moved: dict[PciAddress, Netdev] = {}
+        self.names_in_netlink: frozenset[str] = frozenset()  # sysfs shows netdevs later than netlink names them
         self.refuses: Exception | None = None
         self.then: Callable[[], None] = lambda: None
 
@@ -73,6 +74,9 @@ class Kernel:
     def take_back(self, steps: Iterable[object], netns_fd: int, sysfs: Sysfs) -> dict[PciAddress, Netdev]:
         self._do(steps)
         return self.moved
+
+    def links_on_node(self, ifnames: Iterable[str]) -> frozenset[str]:
+        return frozenset(ifnames) & self.names_in_netlink
 
     def probe_again(self, step: object, sysfs: Sysfs) -> None:
         self.steps.append(step)

@@ -178,6 +178,33 @@ def test_netdev_that_was_replaced_since_the_plan_is_looked_up_again(
     assert (tried, node.state) == ([9, 32], ("attached", True))
 
 
+@pytest.mark.parametrize("shown", ["netdev of the last pod", "none"])
+def test_netdev_that_sysfs_does_not_show_yet_is_tried_again(
+    node: Node, monkeypatch: pytest.MonkeyPatch, shown: str
+) -> None:
+    """Netlink has named it after a DEL, and a busy machine's sysfs is later than the ADD waits."""
+
+    def attach(steps: Sequence[MoveLinkIn], netns_fd: int, root: Path, sysfs: Sysfs) -> dict[PciAddress, Settings]:
+        node.netdev_is(None)
+        raise OSError(ENODEV, "link 'ibs5v0' is not the netdev of VF 0000:03:00.1 any more")
+
+    monkeypatch.setattr(node.kernel, "attach", attach)
+    if shown == "none":
+        node.netdev_is(None)
+
+    with pytest.raises(NotReady, match=f"sysfs does not show the netdev of VF {VF} yet"):
+        node.run(attached)
+
+
+def test_netdev_of_a_vf_whose_pf_has_none_is_not_coming(node: Node) -> None:
+    node.netdev_is(None)
+    shutil.rmtree(node.tree.devices / PF / "net")
+    node.table.refresh(node.sysfs.inventory())
+
+    with pytest.raises(Unusable, match="is its driver bound and ib_ipoib loaded"):
+        node.run(planned)
+
+
 def test_attach_whose_undo_failed_is_not_tried_again_at_once(node: Node) -> None:
     node.kernel.refuses = OSError(ENODEV, "No such device")
     node.kernel.refuses.add_note("and its undo failed: busy")
@@ -363,6 +390,20 @@ def test_netdev_that_a_pod_may_have_hidden_is_replaced_before_the_vf_is_free(
 
     assert node.kernel.steps == ([OUT] if names_devices else [OUT, AGAIN, RENAMED])
     assert node.state == ("detaching", False)
+
+
+def test_driver_of_a_netdev_that_netlink_shows_before_sysfs_is_not_bound_again(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vf_netdev_recognition, "_kinds", [*vf_netdev_recognition.kinds_without_device("5.13")])
+    node.run(attached)
+    node.netdev_is(None)
+    node.kernel.names_in_netlink = frozenset({"ibs5v0"})
+
+    node.run(detached)
+
+    assert AGAIN not in node.kernel.steps
+    assert "taken back from a pod without its netdev" in node.table.withheld(VF)
 
 
 def test_driver_of_a_vf_whose_pf_has_no_netdev_is_not_bound_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
