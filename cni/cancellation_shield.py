@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from railnet.kernel.threads.bounded_threads import BoundedThreads
+from railnet.kernel.waiting import take_outcome
 
 _Result = TypeVar("_Result")
 _plugins = BoundedThreads(4)  # their own: a plugin may hang, and no attach and no sweep waits for it
@@ -23,6 +24,7 @@ async def to_the_end(
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
+        task.add_done_callback(take_outcome)
         await asyncio.wait((task,), timeout=ending_seconds)
         task.cancel()  # else it would read from the socket or write to it beside the caller's next work
         raise
@@ -35,6 +37,7 @@ async def until_stopped(work: Callable[[threading.Event], _Result]) -> _Result:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
+        task.add_done_callback(take_outcome)
         stopped.set()
         await asyncio.wait((task,))
         raise

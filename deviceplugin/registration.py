@@ -35,6 +35,7 @@ import grpc.aio
 from deviceplugin.service import PoolService
 from railnet.errors import Misconfigured
 from railnet.kernel.files import unlink
+from railnet.kernel.waiting import take_outcome
 from railnet.kubelet.api import deviceplugin_pb2_grpc as deviceplugin_api
 from railnet.kubelet.api import pluginregistration_pb2 as api
 from railnet.kubelet.api import pluginregistration_pb2_grpc as grpc_api
@@ -177,6 +178,7 @@ async def _start(server: grpc.aio.Server) -> None:
     the cancellation.
     """
     start = asyncio.create_task(server.start())
+    start.add_done_callback(take_outcome)
     try:
         await asyncio.shield(start)
     finally:

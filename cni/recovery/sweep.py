@@ -21,6 +21,7 @@ from cni.recovery.record_repair import RecordRepair
 from cni.recovery.rules import RecordState, RecoveryAction
 from cni.sandbox_locks import PerKey
 from railnet.errors import RailnetError
+from railnet.kernel.waiting import take_outcome
 from railnet.vf.record import Record
 
 _log = logging.getLogger(__name__)
@@ -82,11 +83,14 @@ class Recovery:
             done, late = await asyncio.wait(sweeps, timeout=_RECORD_SECONDS)
         except asyncio.CancelledError:
             for task in sweeps:
+                task.add_done_callback(take_outcome)
                 task.cancel()
             await asyncio.wait(sweeps, timeout=_END_SECONDS)
             raise
         for task in late:
             self._leave_running(task, sweeps[task])
+        for task in done:
+            task.add_done_callback(take_outcome)  # the first error is raised, and the others have no caller then
         for task in done:
             task.result()
 
@@ -99,6 +103,7 @@ class Recovery:
         )
         self._late.add(task)
         task.add_done_callback(self._late.discard)
+        task.add_done_callback(take_outcome)
 
     async def collect(self, valid: frozenset[str], younger_than: float, seconds: float = inf) -> list[str]:
         """Do the runtime's GC: take back the rails of sandboxes that are not in `valid`; return the failures, in words.

@@ -5,6 +5,7 @@ import asyncio
 from railnet.kernel import roce_facts
 from railnet.kernel.roce_facts import RoceFacts
 from railnet.kernel.sysfs.functions import Sysfs
+from railnet.kernel.waiting import take_outcome
 from railnet.vf.vf_table import VfTable
 
 _SECONDS = 2.0
@@ -26,6 +27,7 @@ class RoceStatus:
         """
         if self._read is None or self._read.done():
             self._read = asyncio.create_task(roce_facts.read(self._sysfs, self._table.inventory))
+            self._read.add_done_callback(take_outcome)  # it may end after the answer
         await asyncio.wait((self._read,), timeout=_SECONDS)
         if self._read.done():
             return self._read.result()

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 _Found = TypeVar("_Found")
 
@@ -25,6 +25,15 @@ async def until_awaited(look: Callable[[], Awaitable[_Found]], seconds: float, e
     while not (observation := await look()) and asyncio.get_running_loop().time() < give_up:  # noqa: ASYNC110 - as in `until`
         await asyncio.sleep(every)
     return observation
+
+
+def take_outcome(ended: asyncio.Future[Any]) -> None:
+    """Take the outcome of a future or task that has ended and whose caller is gone: else asyncio logs an exception as never retrieved.
+
+    For `add_done_callback`. `asyncio.shield` takes no outcome that comes after its caller was cancelled.
+    """
+    if not ended.cancelled():
+        ended.exception()
 
 
 def block_until(look: Callable[[], _Found], seconds: float, every: float) -> _Found:

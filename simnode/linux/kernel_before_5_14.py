@@ -9,13 +9,14 @@ import sys
 from railnet.kernel import vf_netdev_recognition
 from railnet.kernel.netlink import restored_link_settings, rtnetlink
 
-STARTER = (sys.executable, "-m", __spec__.name if __spec__ else __name__)
+STARTER = (sys.executable, "-m", "simnode.linux.kernel_before_5_14")
 _NO_ATTRIBUTE = 0x3FFF  # NLA_TYPE_MASK: no kernel sends it
 
 
 def forget_parents() -> None:
     """Have this process read no PCI device of any link, and behave as it does on such a kernel."""
-    rtnetlink.PARENT = restored_link_settings.PARENT = _NO_ATTRIBUTE
+    for module in (rtnetlink, restored_link_settings):
+        setattr(module, "PARENT", _NO_ATTRIBUTE)  # noqa: B010 - mypy lets no module be changed that imports the name
     vf_netdev_recognition._kinds[:] = vf_netdev_recognition.kinds_without_device("5.13.0")  # noqa: SLF001 - the kernel's release
 
 

@@ -1,8 +1,10 @@
 """Work that must not stop half-way ends before a cancellation is raised."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -78,3 +80,47 @@ def test_cancellation_sets_the_event_of_work_in_a_thread_and_waits_for_its_end()
         assert log == ["ended"]
 
     run(scenario)
+
+
+async def failing_late(end: asyncio.Event) -> None:
+    await end.wait()
+    raise OSError("the plugin was stopped")
+
+
+async def failing_in_a_thread(end: asyncio.Event) -> None:
+    def work(stopped: threading.Event) -> None:
+        stopped.wait(20)
+        raise OSError("the plugin was stopped")
+
+    end.set()
+    await until_stopped(work)
+
+
+@pytest.mark.parametrize("ending_seconds", [None, 0.01], ids=["it is awaited", "it outlives its time"])
+@pytest.mark.parametrize("in_thread", [False, True], ids=["task", "thread"])
+def test_error_of_work_whose_caller_was_cancelled_is_logged_by_nobody(
+    in_thread: bool, ending_seconds: float | None
+) -> None:
+    """As when a daemon ends during a GC, whose plugins are stopped then."""
+    reported: list[dict[str, Any]] = []
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+        end = asyncio.Event()
+        task = asyncio.create_task(
+            failing_in_a_thread(end) if in_thread else to_the_end(failing_late(end), ending_seconds)
+        )
+        await asyncio.sleep(0)
+        await cancelled(task)
+        if ending_seconds is not None and not in_thread:
+            await asyncio.wait((task,))
+        end.set()
+        await asyncio.wait((task,))
+        assert task.cancelled()
+        del task
+        await asyncio.sleep(0.02)
+        gc.collect()
+
+    run(scenario)
+
+    assert reported == []

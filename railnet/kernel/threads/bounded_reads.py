@@ -12,6 +12,7 @@ from errno import ETIMEDOUT
 from typing import Generic, TypeVar
 
 from railnet.kernel.threads.bounded_threads import BoundedThreads, ThreadCall
+from railnet.kernel.waiting import take_outcome
 from railnet.vf.pci_address import PciAddress
 
 _Found = TypeVar("_Found")
@@ -139,6 +140,7 @@ async def card_by_card(reads: Iterable[Coroutine[None, None, None]]) -> None:
         await asyncio.gather(*tasks)
     finally:
         for task in tasks:
+            task.add_done_callback(take_outcome)
             task.cancel()
 
 

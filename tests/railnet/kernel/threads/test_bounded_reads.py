@@ -1,7 +1,9 @@
 """Reads with a time limit: a function that hangs costs itself alone, its threads are bounded, and it recovers by itself."""
 
 import asyncio
+import gc
 import threading
+from typing import Any
 
 import pytest
 
@@ -193,3 +195,27 @@ def test_cancelled_caller_cancels_the_reads_of_cards() -> None:
     asyncio.run(main())
 
     assert ended == ["one"]
+
+
+def test_error_of_a_card_whose_caller_was_cancelled_is_logged_by_nobody() -> None:
+    reported: list[dict[str, Any]] = []
+
+    async def failing() -> None:
+        raise OSError("dead")
+
+    async def waiting() -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+        reading = asyncio.create_task(card_by_card((failing(), waiting())))
+        await asyncio.sleep(0.01)
+        reading.cancel()
+        await asyncio.wait((reading,))
+        del reading
+        await asyncio.sleep(0)
+        gc.collect()
+
+    asyncio.run(main())
+
+    assert reported == []
