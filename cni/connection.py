@@ -11,20 +11,23 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from errno import EMFILE
+from functools import partial
 from typing import TypeVar
 
 from cni.cancellation_shield import to_the_end
 from cni.delegate_slots import GOING_ON, NEW, UNDO, DelegateSlots
-from cni.flannel_shortcut import FlannelDelegates, FlannelRun
+from cni.flannel_shortcut import FLANNEL, FlannelDelegates, FlannelRun
 from cni.host import chain, frames
 from cni.host.environment import DEL
 from cni.host.errors import DELEGATE_BROKE, TRY_AGAIN, CniError
 from cni.host.frames import FrameError
 from cni.timing import timed
+from railnet.kernel.threads.file_reads import read_in_time
 
 _Result = TypeVar("_Result")
 
 _CHUNK = 65536
+_FLANNELS_FILES = "the files of flannel"
 _FRAME_SECONDS = 1.0  # a peer on this machine that has begun a frame has no reason to take longer
 _MAX_INBOX = frames.HEADER_BYTES + frames.MAX_PAYLOAD
 _DESCRIPTOR_BYTES = 4  # an int
@@ -197,13 +200,23 @@ class ExecutableConnection:
         number = frames.u32(self._number)
         async with self._slots.slot(_urgency(step, self._number)):
             # Not before there is a slot: flannel's files may change while this waits for one.
-            run = self._flannel.run(step, self._raw_environment)
+            run = await self._flannel_run(step)
             kind, payload = self._exec_frame(step, number, run)
             with timed("delegate"):
                 output = await self._executed(kind, number, payload)
         if run is not None and run.configuration is not None and output.status == 0:
-            run.succeeded(self._flannel.run(step, self._raw_environment))
+            again = await self._flannel_run(step)
+            with suppress(TimeoutError):
+                await read_in_time(_FLANNELS_FILES, partial(run.succeeded, again))
         return output
+
+    async def _flannel_run(self, step: chain.Exec) -> FlannelRun | None:
+        """Look at flannel's files on the host; if their disk does not answer, flannel says so itself."""
+        if step.plugin != FLANNEL:
+            return None
+        with suppress(TimeoutError):
+            return await read_in_time(_FLANNELS_FILES, partial(self._flannel.run, step, self._raw_environment))
+        return None
 
     def _exec_frame(self, step: chain.Exec, number: bytes, run: FlannelRun | None) -> tuple[int, bytes]:
         environ = frames.environ_blob({**self._raw_environment, **step.environ()})

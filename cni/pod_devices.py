@@ -7,9 +7,10 @@ from pathlib import Path
 from cni.daemon_exhaustion import is_own_shortage
 from cni.host.errors import TRY_AGAIN, CniError
 from railnet.errors import NotOurs, NotReady
+from railnet.kernel.threads.file_reads import read_in_time
 from railnet.kernel.waiting import until
 from railnet.kubelet import checkpoint, podresources
-from railnet.kubelet.checkpoint_file import CheckpointFile
+from railnet.kubelet.checkpoint_file import CheckpointReads
 from railnet.kubelet.checkpointed_responses import ContainerAllocation
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import SandboxPod
@@ -30,7 +31,7 @@ class PodDevices:
     ) -> None:
         """`kubelet` is kubelet's folder. `watched` returns whether kubelet holds a stream to each of our device plugins open."""
         self._watched = watched
-        self._checkpoint = CheckpointFile(kubelet)
+        self._checkpoint = CheckpointReads(kubelet, read_in_time)
         self._socket = kubelet / "pod-resources" / "kubelet.sock"
         self._resources = resources
         self._seconds = kubelet_seconds
@@ -53,7 +54,7 @@ class PodDevices:
         if not pod.name and not pod.uid:
             return []  # no Kubernetes pod, so kubelet gave it nothing
         try:
-            return self._from_checkpoint(pod.uid)
+            return await self._from_checkpoint(pod.uid)
         except (NotReady, OSError, ValueError) as error:
             if isinstance(error, OSError) and is_own_shortage(error):
                 raise
@@ -63,14 +64,14 @@ class PodDevices:
         try:
             return await podresources.devices(self._socket, pod.namespace, pod.name, self._resources, self._seconds)
         except NotReady as error:
-            if self._checkpoint.surely_names_none(pod.uid, self._resources):
+            if await self._checkpoint.surely_names_none(pod.uid, self._resources):
                 return []
             message = (
                 "it is unknown whether this pod asked for a rail: neither kubelet's checkpoint nor kubelet answers"
             )
             raise CniError(TRY_AGAIN, message, f"{reason}; {error}") from None
 
-    def refuse_held_by_other_pods(self, pod: SandboxPod, holders: Mapping[PciAddress, str]) -> None:
+    async def refuse_held_by_other_pods(self, pod: SandboxPod, holders: Mapping[PciAddress, str]) -> None:
         """Refuse a VF that is attached to another pod if kubelet's checkpoint still gives it to that pod: it would not return.
 
         If the checkpoint does not know that pod any more, its sandbox is being taken down, and the VF will return.
@@ -86,7 +87,7 @@ class PodDevices:
         if not others:
             return
         try:
-            entries = self._checkpoint.read()
+            entries = await self._checkpoint.read()
         except (NotReady, OSError, ValueError):
             return  # unknown: the VF may return, so this request may wait for it
         for vf, uid in others.items():
@@ -104,21 +105,21 @@ class PodDevices:
         """
         await until(self._watched, self._seconds, _LOOK_SECONDS)
 
-    def allocations(self, pod: SandboxPod) -> tuple[ContainerAllocation, ...]:
+    async def allocations(self, pod: SandboxPod) -> tuple[ContainerAllocation, ...]:
         """Return the answers that kubelet got to Allocate for the pod's containers; none if they are unknown.
 
         Only kubelet's checkpoint has them. If it is not understood, VFs are attached without this comparison.
         """
         try:
-            return self._checkpoint.allocations(pod.uid, self._resources)
+            return await self._checkpoint.allocations(pod.uid, self._resources)
         except (OSError, ValueError) as error:
             _log.warning("pod %s/%s: %s; its devices are not compared", pod.namespace, pod.name, error)
             return ()
 
-    def _from_checkpoint(self, pod_uid: str) -> list[tuple[str, str]]:
+    async def _from_checkpoint(self, pod_uid: str) -> list[tuple[str, str]]:
         if not pod_uid:
             raise NotReady("the runtime did not pass K8S_POD_UID in CNI_ARGS")
-        return checkpoint.devices(self._checkpoint.read(), pod_uid, self._resources)
+        return checkpoint.devices(await self._checkpoint.read(), pod_uid, self._resources)
 
 
 def vfs_of(devices: list[tuple[str, str]]) -> tuple[PciAddress, ...]:

@@ -31,7 +31,7 @@ from railnet.errors import NotOurs, NotReady, RailnetError
 from railnet.kubelet import checkpoint
 from railnet.kubelet.api import deviceplugin_pb2 as api
 from railnet.kubelet.api import deviceplugin_pb2_grpc as grpc_api
-from railnet.kubelet.checkpoint_file import CheckpointFile
+from railnet.kubelet.checkpoint_file import CheckpointReads
 from railnet.vf.inventory import RdmaDevice
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.vf_table import VfTable
@@ -76,7 +76,7 @@ class PoolService(grpc_api.DevicePluginServicer):
         pools: Sequence[Pool],
         table: VfTable,
         attached: FindAttachedOwner,
-        kubelet_checkpoint: CheckpointFile,
+        kubelet_checkpoint: CheckpointReads,
         node_reason: Callable[[], str | None] = lambda: None,
         *,
         on_host_network: FindPodsOnHostNetwork = _no_runtime,
@@ -168,7 +168,7 @@ class PoolService(grpc_api.DevicePluginServicer):
     ) -> api.PreStartContainerResponse:
         """Refuse a container whose VFs are not attached to its pod."""
         ids = tuple(request.devices_ids)
-        holders = self._holders(ids)
+        holders = await self._holders(ids)
         unattached = without_attachment(ids, self._attached, holders)
         on_host = await self._on_host(unattached) if unattached else NOT_ASKED
         words = refusal(ids, self._attached, holders, on_host)
@@ -197,9 +197,9 @@ class PoolService(grpc_api.DevicePluginServicer):
             self._streams.remove(stream)
             forget()
 
-    def _holders(self, ids: Sequence[str]) -> dict[str, Holders]:
+    async def _holders(self, ids: Sequence[str]) -> dict[str, Holders]:
         try:
-            entries = self._checkpoint.read()
+            entries = await self._checkpoint.read()
         except (NotReady, ValueError, OSError) as error:
             _log.warning(
                 "%s: containers start without a check against kubelet's checkpoint: %s", self.pool.resource, error

@@ -6,7 +6,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
 from cni.attachment.journal import Journal
 from cni.attachment.netdev_return import NodeNetdevs
@@ -22,7 +22,7 @@ from railnet.vf.vf_table import VfTable
 _log = logging.getLogger(__name__)
 _SEARCH_AGAIN_SECONDS = 60.0  # a search of all namespaces takes a millisecond for each of them
 
-Pods = Callable[[], Mapping[PciAddress, str] | None]
+Pods = Callable[[], Awaitable[Mapping[PciAddress, str] | None]]
 
 
 class OrphanVfs:
@@ -65,7 +65,7 @@ class OrphanVfs:
 
     async def _find(self) -> None:
         await self._node_netdevs.rename_free()
-        now, pods = self._now(), self._pods()
+        now, pods = self._now(), await self._pods()
         missing = {vf.address: vf for vf in await self._node_netdevs.missing()}
         # kubelet's checkpoint may still list a pod for a VF that was taken back from it.
         known = {vf: uid for vf, uid in (pods or {}).items() if not self._claims.has_ended(vf)}

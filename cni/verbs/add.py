@@ -23,18 +23,19 @@ async def add(request: CniRequest, connection: ExecutableConnection, parts: Part
     """
     attachments, pod = parts.attachments, request.pod
     with handing_back():
-        primary = primary_configuration.read(request.conf, parts.root)
+        primary = await primary_configuration.read(request.conf, parts.root)
         devices = await parts.devices.of(pod)
     if not devices:
         return await connection.drive(chain.add(primary, request.conf.runtime_config))
     vfs = vfs_of(devices)
     attachments.permit(pod, {resource for resource, _ in devices})
     holders = {vf: owner.pod_uid for vf in vfs if (owner := attachments.attached(vf)) is not None}
-    parts.devices.refuse_held_by_other_pods(pod, holders)
+    await parts.devices.refuse_held_by_other_pods(pod, holders)
     with timed("plan"):
         record = await attachments.plan(request, vfs, primary)
     try:
-        stale_allocate_response_check.check(parts.devices.allocations(pod), record.attachments, parts.root)
+        answers = await parts.devices.allocations(pod)
+        stale_allocate_response_check.check(answers, record.attachments, parts.root)
         return await _eth0_then_net1(request, connection, primary, parts, record)
     except BaseException as error:
         await _undo(attachments, record, connection, error)

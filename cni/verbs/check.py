@@ -19,12 +19,12 @@ async def check(request: CniRequest, connection: ExecutableConnection, parts: Pa
     record = parts.attachments.record(request.environment.key)
     if record is None:
         with handing_back():
-            primary = primary_configuration.read(request.conf, parts.root)
+            primary = await primary_configuration.read(request.conf, parts.root)
         await connection.drive(chain.check(primary, conf.runtime_config, conf.prev_result))
         if vfs := await parts.devices.vfs(request.pod):
             raise Differs(f"kubelet gave this pod {', '.join(map(str, vfs))}, but its sandbox has no rail")
         return b""
-    primary, runtime_config = primary_configuration.at_add(record, request.conf, parts.root)
+    primary, runtime_config = await primary_configuration.at_add(record, request.conf, parts.root)
     await connection.drive(chain.check(primary, runtime_config, conf.prev_result))
     difference = await parts.attachments.difference(record, request.netns, connection.netns_fd)
     if difference is not None:

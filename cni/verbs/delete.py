@@ -37,7 +37,7 @@ async def delete(request: CniRequest, connection: ExecutableConnection, parts: P
 async def _delete(request: CniRequest, connection: ExecutableConnection, parts: Parts, record: Record | None) -> bytes:
     if record is None:
         with handing_back():
-            primary = primary_configuration.read(request.conf, parts.root)
+            primary = await primary_configuration.read(request.conf, parts.root)
         await connection.drive(chain.delete(primary, request.conf.runtime_config, request.conf.prev_result))
         return b""
     own = record.key == request.environment.key
@@ -52,7 +52,7 @@ async def _primary_first(request: CniRequest, connection: ExecutableConnection, 
     """Undo eth0, and leave a record whose rails go back after the answer. If eth0 fails, they go back before it."""
     detaching = parts.attachments.begin_detach(record)
     try:
-        primary, runtime_config = primary_configuration.at_add(detaching, request.conf, parts.root)
+        primary, runtime_config = await primary_configuration.at_add(detaching, request.conf, parts.root)
         await connection.drive(chain.delete(primary, runtime_config, request.conf.prev_result))
     except BaseException as error:  # a primary that fails for ever must not keep the rails, too
         try:
@@ -72,7 +72,7 @@ async def _rails_first(request: CniRequest, connection: ExecutableConnection, pa
     request, so the request's turn does not protect the record after the answer.
     """
     left = await parts.attachments.detach(record, connection.netns_fd)
-    primary, runtime_config = primary_configuration.at_add(left, request.conf, parts.root)
+    primary, runtime_config = await primary_configuration.at_add(left, request.conf, parts.root)
     try:
         if left.ipam is not None:
             await connection.drive(ipam_plugin.delete(left.ipam))

@@ -27,7 +27,7 @@ async def collect(request: CniRequest, connection: ExecutableConnection, parts: 
     """
     give_up = asyncio.get_running_loop().time() + parts.limits.add * _SHARE
     failures = await parts.recovery.collect(request.conf.valid, parts.limits.add, _left(give_up))
-    primary = primary_configuration.read(request.conf, parts.root)
+    primary = await primary_configuration.read(request.conf, parts.root)
     failures += await parts.primary_gc.collect(primary, request.conf.valid, _left(give_up))
     await connection.drive(chain.collect(primary, request.conf.attachments))
     if failures:

@@ -51,7 +51,8 @@ from railnet.health_server import Health, Pages
 from railnet.kernel.inventory import inventory
 from railnet.kernel.netlink import rdma_netns_mode
 from railnet.kernel.sysfs.functions import Sysfs
-from railnet.kubelet.checkpoint_file import CheckpointFile
+from railnet.kernel.threads.file_reads import read_in_time
+from railnet.kubelet.checkpoint_file import CheckpointReads
 from railnet.status.daemon_answer import encode, report, with_roce, with_topology
 from railnet.vf.inventory import Inventory
 from railnet.vf.vf_table import VfTable
@@ -287,7 +288,7 @@ def _service(pool: Pool, configuration: Configuration, node: NodeParts, presence
     def node_reason() -> str | None:
         return presence.why_inactive or node.rails.why_no_vf()
 
-    checkpoint = CheckpointFile(configuration.host.kubelet)
+    checkpoint = CheckpointReads(configuration.host.kubelet, read_in_time)
     return PoolService(
         pool,
         configuration.pools,

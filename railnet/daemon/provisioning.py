@@ -95,7 +95,7 @@ async def _create(
     replacing = {step.pf for step in needed if step.replaced}
     in_use: set[PciAddress] | None = set()
     if replacing and not serving:
-        in_use = _in_use(configuration, table, replacing, troubles)
+        in_use = await _in_use(configuration, table, replacing, troubles)
     creations = []
     for step in needed:
         if step.replaced and (serving or in_use is None):
@@ -131,7 +131,7 @@ def _vfs_of(table: VfTable, pf: PciAddress) -> list[PciAddress]:
     return [] if physical_function is None else [vf.address for vf in physical_function.vfs]
 
 
-def _in_use(
+async def _in_use(
     configuration: Configuration, table: VfTable, replacing: Iterable[PciAddress], troubles: dict[PciAddress, str]
 ) -> set[PciAddress] | None:
     """Return the VFs that pods use; None if that is not known."""
@@ -139,7 +139,7 @@ def _in_use(
     # A VF that has a driver and no netdev on the node is in a pod, whichever program moved it there.
     in_use = {vf.address for pf, vf in vfs if table.owner(vf.address) or (vf.driver and pf.netdev and not vf.netdev)}
     try:
-        return in_use | allocated_vfs.allocated(configuration)
+        return in_use | await allocated_vfs.allocated(configuration)
     except (NotReady, OSError) as error:
         troubles.update(dict.fromkeys(replacing, str(error)))
         return None

@@ -6,8 +6,10 @@ Here: the file. Not here: its content (`railnet.kubelet.checkpoint`), and the fa
 
 import os
 import time
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from railnet.errors import NotReady
 from railnet.kubelet import checkpoint, checkpointed_responses
@@ -16,6 +18,9 @@ from railnet.kubelet.checkpointed_responses import ContainerAllocation
 # The kernel takes a file's time from its coarse clock, with ticks of 1 to 10 ms (CONFIG_HZ), so two writes in one tick can have the same
 # time. A file that is read sooner than this after it was written is therefore not remembered.
 _SETTLED_NS = 100_000_000
+
+
+ReadInTime = Callable[[str, Callable[[], Any]], Awaitable[Any]]
 
 
 class _Version(NamedTuple):
@@ -90,6 +95,44 @@ class CheckpointFile:
                 f"{self.path.parent} is missing: kubelet has not started yet, or host.kubelet does not name its folder"
             )
         return {}
+
+
+class CheckpointReads:
+    """The same file for an event loop: its disk may hang. The methods are those of `CheckpointFile`."""
+
+    def __init__(self, kubelet: Path, in_time: ReadInTime) -> None:
+        """`in_time` does a read, whose file it is told, away from the event loop and one after the other, and raises OSError after a time."""
+        self._file = CheckpointFile(kubelet)
+        self._in_time = in_time
+
+    async def read(self) -> checkpoint.Entries:
+        """Return the current entries.
+
+        Raises:
+            NotReady, ValueError, OSError: as `CheckpointFile.read`; OSError also if the file is not read in time.
+        """
+        entries: checkpoint.Entries = await self._in_time(str(self._file.path), self._file.read)
+        return entries
+
+    async def allocations(self, pod_uid: str, resources: frozenset[str]) -> tuple[ContainerAllocation, ...]:
+        """Return the allocations of one pod's containers.
+
+        Raises:
+            ValueError, OSError: as `CheckpointFile.allocations`; OSError also if the file is not read in time.
+        """
+        allocations: tuple[ContainerAllocation, ...] = await self._in_time(
+            str(self._file.path), partial(self._file.allocations, pod_uid, resources)
+        )
+        return allocations
+
+    async def surely_names_none(self, pod_uid: str, resources: frozenset[str]) -> bool:
+        """Return whether a file that is not understood surely has no device of these resources for a pod."""
+        try:
+            return bool(
+                await self._in_time(str(self._file.path), partial(self._file.surely_names_none, pod_uid, resources))
+            )
+        except OSError:
+            return False
 
 
 def _version(stat: os.stat_result) -> _Version:

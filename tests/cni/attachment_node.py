@@ -92,6 +92,11 @@ class Kernel:
         self.then()
 
 
+async def no_pods() -> dict[PciAddress, str]:
+    """Return that kubelet gave no VF to a pod."""
+    return {}
+
+
 def a_node(folder: Path, monkeypatch: pytest.MonkeyPatch) -> "Node":
     """Make a node whose kernel notes the steps that it is asked for."""
     kernel = Kernel()
@@ -139,7 +144,7 @@ class Node:
     def daemon(
         self,
         took_back: TookBack = count_nothing,
-        pods: Pods = dict,
+        pods: Pods = no_pods,
         now: Callable[[], float] = time.monotonic,
     ) -> "Daemon":
         """Compose what attaches and recovers, as a daemon that starts does; it awaits netdevs and VFs for 0.1 s."""

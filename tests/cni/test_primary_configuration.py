@@ -1,5 +1,6 @@
 """The primary configuration: read from the host, and kept in a record."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def test_links_on_the_host_are_followed_below_the_hosts_root(tmp_path: Path) -> 
     (tmp_path / "elsewhere").write_text('{"name": "n", "cniVersion": "0.4.0", "type": "bridge"}')
     (tmp_path / PRIMARY.lstrip("/")).symlink_to("/elsewhere")
 
-    assert primary_configuration.read(netconf.parse(CONF), tmp_path).name == "n"
+    assert asyncio.run(primary_configuration.read(netconf.parse(CONF), tmp_path)).name == "n"
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,6 @@ def test_primary_that_cannot_be_read_is_refused_with_its_path(tmp_path: Path, st
     (tmp_path / "etc/cni/net.d").mkdir(parents=True)
 
     with pytest.raises(CniError, match=words) as raised:
-        primary_configuration.read(netconf.parse(stdin), tmp_path)
+        asyncio.run(primary_configuration.read(netconf.parse(stdin), tmp_path))
 
     assert raised.value.code == 7

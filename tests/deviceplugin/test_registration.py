@@ -13,7 +13,8 @@ from deviceplugin.pool_selection import DEFAULT
 from deviceplugin.registration import Registration, remove_stale_sockets, socket_name
 from deviceplugin.service import PoolService
 from railnet.errors import Misconfigured
-from railnet.kubelet.checkpoint_file import CheckpointFile
+from railnet.kernel.threads.file_reads import read_in_time
+from railnet.kubelet.checkpoint_file import CheckpointReads
 from railnet.vf.vf_table import VfTable
 from tests.deviceplugin.builders import two_rails
 from tests.deviceplugin.fake_kubelet import WAIT_SECONDS, Kubelet, dial
@@ -37,7 +38,7 @@ def kubelet(folder: Path) -> Kubelet:
 
 
 def a_registration(folder: Path, retry_seconds: float = 0.05) -> Registration:
-    service = PoolService(DEFAULT[0], DEFAULT, VfTable(two_rails()), {}.get, CheckpointFile(folder))
+    service = PoolService(DEFAULT[0], DEFAULT, VfTable(two_rails()), {}.get, CheckpointReads(folder, read_in_time))
     return Registration(service, folder, retry_seconds)
 
 

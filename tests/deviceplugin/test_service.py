@@ -15,9 +15,10 @@ from deviceplugin import service
 from deviceplugin.pool_selection import DEFAULT
 from deviceplugin.service import PoolService
 from railnet.errors import NotReady
+from railnet.kernel.threads.file_reads import read_in_time
 from railnet.kubelet.api import deviceplugin_pb2 as api
 from railnet.kubelet.api import deviceplugin_pb2_grpc as grpc_api
-from railnet.kubelet.checkpoint_file import CheckpointFile
+from railnet.kubelet.checkpoint_file import CheckpointReads
 from railnet.vf.inventory import Inventory
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.vf_table import Owner, VfTable
@@ -47,7 +48,7 @@ class Node:
             DEFAULT,
             self.table,
             self.attached.get,
-            CheckpointFile(folder),
+            CheckpointReads(folder, read_in_time),
             lambda: self.node_reason,
             on_host_network=self.pods_on_host_network,
         )

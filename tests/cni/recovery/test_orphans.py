@@ -14,6 +14,7 @@ from cni.attachment import netdev_return
 from railnet.kernel.namespaces import orphan_netdev_return
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.orphan_rescue import OrphanNetdev
+from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Netns
 from railnet.vf.sandbox_difference import SandboxLink
 from railnet.vf.steps import ProbeAgain, RenameLink, ResetLink
@@ -33,9 +34,9 @@ class Searching:
         self.node = node
         self.searches = 0
         self.orphans: dict[object, OrphanNetdev] = {}
-        self.pods: dict[object, str] | None = {}
+        self.pods: dict[PciAddress, str] | None = {}
         self.now = 1000.0
-        self._daemon = node.daemon(pods=lambda: self.pods, now=lambda: self.now)
+        self._daemon = node.daemon(pods=self.pods_of_kubelet, now=lambda: self.now)
         self.attachments, self.claims, self.recovery = (
             self._daemon.attachments,
             self._daemon.claims,
@@ -44,6 +45,9 @@ class Searching:
         self.others = frozenset(vf.address for vf in node.table.inventory.vfs()) - {VF}
         for number, other in enumerate(sorted(self.others)):
             node.table.claim(other, Owner(f"other-{number}", "eth0", ""))
+
+    async def pods_of_kubelet(self) -> dict[PciAddress, str] | None:
+        return self.pods
 
     def find_orphans(self, vfs: object, root: Path) -> dict[object, OrphanNetdev]:
         self.searches += 1

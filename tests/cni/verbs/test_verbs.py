@@ -72,10 +72,10 @@ class Sandbox:
     async def until_watched(self) -> None:
         pass
 
-    def refuse_held_by_other_pods(self, pod: SandboxPod, holders: Mapping[PciAddress, str]) -> None:
+    async def refuse_held_by_other_pods(self, pod: SandboxPod, holders: Mapping[PciAddress, str]) -> None:
         pass
 
-    def allocations(self, pod: SandboxPod) -> tuple[ContainerAllocation, ...]:
+    async def allocations(self, pod: SandboxPod) -> tuple[ContainerAllocation, ...]:
         return self.answered
 
     async def drive(self, steps: Generator[Exec, ExecOutput, Result]) -> Result:

@@ -30,7 +30,8 @@ from railnet.daemon.resync_requests import ResyncRequests
 from railnet.errors import Misconfigured
 from railnet.kernel.netlink import link_changes
 from railnet.kernel.sysfs.functions import Sysfs
-from railnet.kubelet.checkpoint_file import CheckpointFile
+from railnet.kernel.threads.file_reads import read_in_time
+from railnet.kubelet.checkpoint_file import CheckpointReads
 from railnet.vf.inventory import Inventory, PhysicalFunction
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.vf_table import VfTable
@@ -88,7 +89,7 @@ def search_leftovers(folder: Path) -> Work:
 
 def register(folder: Path) -> Work:
     (folder / "plugins_registry").mkdir()
-    service = PoolService(DEFAULT[0], DEFAULT, VfTable(two_rails()), {}.get, CheckpointFile(folder))
+    service = PoolService(DEFAULT[0], DEFAULT, VfTable(two_rails()), {}.get, CheckpointReads(folder, read_in_time))
     return Registration(service, folder, 0.01).serve
 
 
