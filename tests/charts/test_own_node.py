@@ -22,7 +22,9 @@ from railnet.objects.network_status import ANNOTATION
 from railnet.vf.record import SandboxPod
 
 ROOT = Path(__file__).resolve().parents[2]
-PODS, EVENTS, *BINDINGS = yaml.safe_load_all((ROOT / "daemonset/pods-and-events-policy.yaml").read_text())
+PODS, EVENTS, NETWORK_STATUS, *BINDINGS = yaml.safe_load_all(
+    (ROOT / "daemonset/pods-and-events-policy.yaml").read_text()
+)
 POLICIES = {"pods": PODS, "events": EVENTS}
 ACCOUNT = "system:serviceaccount:railnet:railnet"
 NODE_NAME = "authentication.kubernetes.io/node-name"
@@ -220,7 +222,8 @@ def test_policies_cover_all_resources_of_the_role() -> None:
 
 
 def test_bindings_make_the_policies_deny() -> None:
-    bound = [{"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]} for policy in POLICIES.values()]
+    policies = (*POLICIES.values(), NETWORK_STATUS)
+    bound = [{"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]} for policy in policies]
 
     assert [binding["spec"] for binding in BINDINGS] == bound
 
@@ -233,3 +236,45 @@ def test_variables_are_declared_before_they_are_used(policy: dict[str, Any]) -> 
         declared.add(variable["name"])
     for validation in policy["spec"]["validations"]:
         assert set(re.findall(r"variables\.(\w+)", validation["expression"])) <= declared
+
+
+# Who may write rails into network-status.
+
+USER_OF_THE_POD = {"username": "alice", "groups": ["system:authenticated"]}
+OF_RAILNET = '[{"name": "railnet/default", "interface": "net1", "ips": ["10.56.0.9"]}]'
+OF_OTHERS = '[{"name": "cbr0", "interface": "eth0", "ips": ["10.244.0.9"]}]'
+ESCAPED = OF_RAILNET.replace("railnet/", r"\u0072ailnet/")
+
+
+def may_write(text: str | None, before: str | None, user: dict[str, Any], *, new: bool = False) -> bool:
+    """Return whether the policy lets a user give a pod this annotation, which had another one before, or none; or make such a `new` pod."""
+    pods = [changed(metadata__annotations={} if value is None else {ANNOTATION: value}) for value in (text, before)]
+    facts = {
+        "request": {"userInfo": user, "operation": "CREATE" if new else "UPDATE"},
+        "object": pods[0],
+        "oldObject": None if new else pods[1],
+    }
+    spec = NETWORK_STATUS["spec"]
+    if not all(evaluate(condition["expression"], facts) for condition in spec["matchConditions"]):
+        return True
+    return all(evaluate(validation["expression"], facts) for validation in spec["validations"])
+
+
+@pytest.mark.parametrize("text", [OF_RAILNET, ESCAPED, OF_RAILNET.replace("/", r"\/")], ids=["plain", "u", "slash"])
+@pytest.mark.parametrize("before", [None, OF_OTHERS, OF_RAILNET.replace("9", "8")], ids=["none", "others", "own"])
+@pytest.mark.parametrize("new", [False, True], ids=["changed", "new"])
+def test_no_user_writes_rails_into_network_status(text: str, before: str | None, new: bool) -> None:
+    assert not may_write(text, before, USER_OF_THE_POD, new=new)
+    assert may_write(text, before, USER, new=new)
+    assert may_write(text, before, {"username": "admin", "groups": ["system:masters"]}, new=new)
+
+
+@pytest.mark.parametrize(("text", "before"), [(None, OF_RAILNET), (OF_RAILNET, OF_RAILNET), (OF_OTHERS, None)])
+def test_user_may_leave_network_status_as_it_is_or_remove_it_and_other_programs_write_theirs(
+    text: str | None, before: str | None
+) -> None:
+    assert may_write(text, before, USER_OF_THE_POD)
+
+
+def test_user_without_groups_is_none_of_the_administrators() -> None:
+    assert not may_write(OF_RAILNET, None, {"username": "alice"})

@@ -3,6 +3,7 @@
 What passes, passes with the rights of the manifest. What is refused, the policies refuse to an account with every right.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -59,6 +60,23 @@ class Pods:
     def patch(self, pod: SandboxPod, patch: JsonObject, subresource: str = "/status") -> ApiAnswer:
         return self._api.merge(f"/api/v1/namespaces/ml/pods/{pod.name}{subresource}", patch, self.tokens[OF_NODE_A])
 
+    def write_status(self, pod: SandboxPod, text: str, token: str) -> ApiAnswer:
+        path = f"/api/v1/namespaces/ml/pods/{pod.name}"
+        return self.merge(path, {"metadata": {"annotations": {ANNOTATION: text}}}, self.tokens[token])
+
+    def merge(self, path: str, patch: JsonObject, token: str) -> ApiAnswer:
+        return self._api.merge(path, patch, token)
+
+    def create(self, name: str, annotations: Mapping[str, str], token: str) -> ApiAnswer:
+        pod = {
+            "metadata": {"name": f"{name}-{next(self._numbers)}", "annotations": annotations},
+            "spec": {
+                "containers": [{"name": "main", "image": "train:1"}],
+                "schedulingGates": [{"name": "example.com/waits"}],
+            },
+        }
+        return self._api.create("/api/v1/namespaces/ml/pods", pod, self.tokens[token])
+
     def read(self, pod: SandboxPod) -> JsonObject:
         return self._api.get(f"/api/v1/namespaces/ml/pods/{pod.name}").object
 
@@ -74,6 +92,9 @@ def pods(server: ApiServer) -> Iterator[Pods]:
         strange = forged(an_event(probe), source={})
         wait_until(
             lambda: REFUSED.format("events") in found.send(strange).message, _SECONDS, "the policy for events, too"
+        )
+        wait_until(
+            lambda: found.write_status(probe, RAILS, OF_ANOTHER_ACCOUNT).status == 422, _SECONDS, "that of rails, too"
         )
         yield found
 
@@ -127,6 +148,44 @@ def test_role_of_the_manifest_permits_no_patch_of_a_specification(pods: Pods) ->
 
     assert answer.status == 403
     assert 'cannot patch resource "pods" in API group ""' in answer.message
+
+
+RAILS = '[{"name": "railnet/default", "interface": "net1", "ips": ["10.56.0.9"]}]'
+NO_RAILS = '[{"name": "cbr0", "interface": "eth0", "ips": ["10.244.0.9"]}]'
+OF_THE_NODE_ALONE = "only Railnet's daemon on the pod's node may write rails into the annotation"
+
+
+@pytest.mark.parametrize("text", [RAILS, RAILS.replace("r", r"\u0072", 1)], ids=["plain", "escaped"])
+def test_author_of_a_pod_names_no_rail_and_the_daemon_does(pods: Pods, text: str) -> None:
+    train = pods.make("train", "node-a")
+    forged_by_author = pods.write_status(train, text, OF_ANOTHER_ACCOUNT)
+    own = NetworkStatus(train, static=False, elements=lambda: json.loads(RAILS)).requests()
+    written = [pods.send(request) for request in own]
+    forged_later = pods.write_status(train, text.replace("0.9", "0.8"), OF_ANOTHER_ACCOUNT)
+
+    assert (forged_by_author.status, forged_later.status) == (422, 422)
+    assert OF_THE_NODE_ALONE in forged_by_author.message
+    assert [answer.status for answer in written] == [200]
+    assert json.loads(pods.read(train)["metadata"]["annotations"][ANNOTATION]) == json.loads(RAILS)
+
+
+def test_pod_that_names_a_rail_is_not_created_and_what_names_none_passes(pods: Pods) -> None:
+    forged_answer = pods.create("copy", {ANNOTATION: RAILS}, OF_ANOTHER_ACCOUNT)
+    other = pods.create("other", {ANNOTATION: NO_RAILS}, OF_ANOTHER_ACCOUNT)
+    by_administrator = pods.create("restored", {ANNOTATION: RAILS}, OF_ADMIN)
+
+    assert (forged_answer.status, other.status, by_administrator.status) == (422, 201, 201)
+    assert OF_THE_NODE_ALONE in forged_answer.message
+
+
+def test_author_may_change_the_rest_of_a_pod_with_rails_and_remove_them(pods: Pods) -> None:
+    train = pods.make("train", "node-a", {ANNOTATION: RAILS})
+    path = f"/api/v1/namespaces/ml/pods/{train.name}"
+    token = pods.tokens[OF_ANOTHER_ACCOUNT]
+    labelled = pods.merge(path, {"metadata": {"labels": {"b": "c"}}}, token)
+    removed = pods.merge(path, {"metadata": {"annotations": {ANNOTATION: None}}}, token)
+
+    assert (labelled.status, removed.status) == (200, 200)
 
 
 def an_event(pod: SandboxPod, node: str = "node-a") -> Request:
