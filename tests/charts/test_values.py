@@ -61,7 +61,9 @@ FEATURES = [
     Feature(
         "ownNode.enabled",
         features.OWN_NODE,
-        objects("railnet-own-node-pods", *POLICY) | objects("railnet-own-node-events", *POLICY),
+        objects("railnet-own-node-pods", *POLICY)
+        | objects("railnet-own-node-events", *POLICY)
+        | objects("railnet-network-status", *POLICY),
     ),
     Feature(
         "topologyLabels.enabled",

@@ -45,4 +45,3 @@ def test_checkpoint_that_does_not_answer_ends_no_daemon_and_its_requests_end_in_
     assert node.daemon.daemon_pid() == daemon
     assert slowest < 10_000
     assert "not read within 2 s: does its disk answer?" in node.daemon.log()
-
