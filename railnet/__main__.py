@@ -15,12 +15,12 @@ from railnet.cli.exit_status import ExitStatus
 from railnet.cli.messages import say
 from railnet.cli.process import end_with, fail, log_to_stderr, require_root
 from railnet.cli.program_name import RAILNET, program_name
+from railnet.configuration_path import DEFAULT_PATH
 from railnet.daemon_process import DaemonOptions
 from railnet.doctor import arguments as doctor
 from railnet.train import arguments as train
 from railnet.validate import arguments as validate
 
-_CONFIGURATION = Path("/etc/railnet/node.yaml")
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _HEALTH_PORT = 9474
 
@@ -87,8 +87,8 @@ def _parser(name: str = RAILNET) -> argparse.ArgumentParser:
     )
     for command in (node, install, uninstall, admission, explain, controllers):
         # Of `admission --config FILE explain`, the half that stands last would else put its default over the other's.
-        default = argparse.SUPPRESS if command is explain else _CONFIGURATION
-        command.add_argument("--config", type=Path, default=default, help=f"the node configuration ({_CONFIGURATION})")
+        default = argparse.SUPPRESS if command is explain else DEFAULT_PATH
+        command.add_argument("--config", type=Path, default=default, help=f"the node configuration ({DEFAULT_PATH})")
     for command in (node, uninstall):
         command.add_argument(
             "--health-port",
@@ -109,7 +109,7 @@ def _parser(name: str = RAILNET) -> argparse.ArgumentParser:
             "doctor",
             "say what is wrong with this node or the cluster, or why a pod waits, what it means and what to do",
         ),
-        _CONFIGURATION,
+        DEFAULT_PATH,
     )
     train.add(
         add_command(commands, "train", "run a training job, and see what uses the cluster: up, down, ls, logs, top")

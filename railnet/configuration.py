@@ -6,6 +6,7 @@ value. Not here: YAML (`railnet.strict_yaml`), and how a value of each kind is r
 
 import itertools
 import json
+import os
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from typing import Any, get_args
 
 from cni.host.chain import OURSELVES
 from deviceplugin.pool_selection import DEFAULT, LinkType, Pool, Selector, link_layers
+from railnet.configuration_path import DEFAULT_PATH
 from railnet.errors import Misconfigured
 from railnet.value_readers import (
     ABSOLUTE_PATH,
@@ -57,6 +59,9 @@ from railnet.vf.permitted_networks import (
 )
 from railnet.vf.provision import Provision
 
+_MOST_BYTES = (
+    4 << 20
+)  # the most characters that `strict_yaml` takes, of four bytes each; a device would be read without end
 _PLUGIN = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]*")
 
 
@@ -158,16 +163,23 @@ class Configuration:
 
 
 def load(path: Path) -> Configuration:
-    """Read a configuration file; if there is no such file, return the defaults.
+    """Read a configuration file. Only `DEFAULT_PATH` may be absent: then return the defaults.
 
     Raises:
         Misconfigured: the file cannot be read, is not YAML, or has a wrong key or value.
     """
     try:
-        text = path.read_bytes().decode()
+        with path.open("rb") as file:
+            text = file.read(_MOST_BYTES).decode()
     except FileNotFoundError:
-        return Configuration()
-    except (OSError, UnicodeDecodeError) as error:
+        if path == DEFAULT_PATH and not os.path.lexists(path):  # a link to nothing is a file that was lost
+            return Configuration()
+        raise Misconfigured(
+            f"the node configuration {path} does not exist; name an existing file with --config, or leave --config out"
+        ) from None
+    except OSError as error:
+        raise Misconfigured(f"{path} cannot be read: {error.strerror or error!s:.200}") from None
+    except UnicodeDecodeError as error:
         raise Misconfigured(f"{path} cannot be read: {error!s:.200}") from None
     return parse(text, str(path))
 

@@ -89,7 +89,7 @@ def _transport(
     try:
         files = kubeconfigs.files(environ, kubeconfig)
     except kubeconfigs.NoKubeconfig as error:
-        if kubeconfig or context:
+        if kubeconfig or context or environ.get("KUBECONFIG"):  # not as another user than the one that was named
             raise Misconfigured(str(error)) from None
         try:
             account = service_account.find(environ)

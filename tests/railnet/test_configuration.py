@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deviceplugin.pool_selection import Pool, Selector
+from railnet import configuration as configurations
 from railnet.configuration import Admission, Configuration, HostConfiguration, Publish, Timeouts, load, parse
 from railnet.errors import Misconfigured
 from railnet.vf.pci_address import PciAddress
@@ -317,8 +318,23 @@ def test_file_is_read(tmp_path: Path) -> None:
     assert load(tmp_path / "node.yaml") == parse(EVERYTHING, "node.yaml")
 
 
-def test_missing_file_means_the_defaults(tmp_path: Path) -> None:
+def test_default_path_may_be_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(configurations, "DEFAULT_PATH", tmp_path / "node.yaml")
+
     assert load(tmp_path / "node.yaml") == Configuration()
+
+
+def test_default_path_that_leads_to_nothing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(configurations, "DEFAULT_PATH", tmp_path / "node.yaml")
+    (tmp_path / "node.yaml").symlink_to(tmp_path / "..data" / "node.yaml")
+
+    with pytest.raises(Misconfigured, match=rf"the node configuration {tmp_path / 'node.yaml'} does not exist"):
+        load(tmp_path / "node.yaml")
+
+
+def test_any_other_file_that_is_absent_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match=rf"the node configuration {tmp_path / 'other.yaml'} does not exist"):
+        load(tmp_path / "other.yaml")
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe\xfd"], ids=["a folder", "not UTF-8"])

@@ -37,6 +37,17 @@ def test_kubeconfig_that_is_named_and_absent_is_an_error_in_a_pod_too(tmp_path: 
         connect({**server.environment, "HOME": str(tmp_path)}, "/absent", None)
 
 
+def test_kubeconfig_of_the_environment_that_is_absent_is_an_error_in_a_pod_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(tmp_path / "account") as server:
+        find = service_account.find
+        monkeypatch.setattr(service_account, "find", lambda environ: find(environ, server.folder))
+
+        with pytest.raises(Misconfigured, match="there is no kubeconfig /absent"):
+            connect({**server.environment, "KUBECONFIG": "/absent"}, None, None)
+
+
 def test_neither_kubeconfig_nor_pod_is_said(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match=r"there is no kubeconfig .*; and this is no pod of a cluster"):
         connect({"HOME": str(tmp_path)}, None, None)

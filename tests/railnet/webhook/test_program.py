@@ -58,7 +58,7 @@ class Process:
     def __init__(self, folder: Path, environment: dict[str, str], *options: str):
         self.port, self.health_port = free_port(), free_port()
         self._log = folder / f"log-{self.port}"
-        command = [sys.executable, "-m", "railnet", "admission", "--config", str(folder / "none"), *options]
+        command = [sys.executable, "-m", "railnet", "admission", "--config", os.devnull, *options]
         command += ["--port", str(self.port), "--health-port", str(self.health_port)]
         with self._log.open("wb") as log:
             environment = {**os.environ, "PYTHONWARNINGS": "error::RuntimeWarning", **environment}
