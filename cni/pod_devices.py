@@ -24,15 +24,16 @@ class PodDevices:
 
     def __init__(
         self,
-        kubelet: Path,
+        device_plugins: Path,
+        socket: Callable[[], Path],
         resources: frozenset[str],
         kubelet_seconds: float,
         watched: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`kubelet` is kubelet's folder. `watched` returns whether kubelet holds a stream to each of our device plugins open."""
+        """`device_plugins` has kubelet's checkpoint, and `socket` returns where pod-resources listens now. `watched` returns whether kubelet holds a stream to each of our device plugins open."""
         self._watched = watched
-        self._checkpoint = CheckpointReads(kubelet, read_in_time)
-        self._socket = kubelet / "pod-resources" / "kubelet.sock"
+        self._checkpoint = CheckpointReads(device_plugins, read_in_time)
+        self._socket = socket
         self._resources = resources
         self._seconds = kubelet_seconds
 
@@ -62,7 +63,7 @@ class PodDevices:
             _log.warning("pod %s/%s: %s; asking kubelet", pod.namespace, pod.name, error)
             reason = error
         try:
-            return await podresources.devices(self._socket, pod.namespace, pod.name, self._resources, self._seconds)
+            return await podresources.devices(self._socket(), pod.namespace, pod.name, self._resources, self._seconds)
         except NotReady as error:
             if await self._checkpoint.surely_names_none(pod.uid, self._resources):
                 return []

@@ -8,8 +8,8 @@ Kubelet uses the folder in this way (kubernetes/kubernetes, pkg/kubelet/pluginma
   rename into the folder causes, too), and when it starts, every socket that exists. So a restarted kubelet finds the plugin by itself.
   Kubelet ignores names that begin with a dot. The removal of a socket ends the plugin.
 - `operationexecutor/operation_generator.go`: GetInfo must answer within one second. `endpoint` is the path, as kubelet sees it, of the
-  socket that serves the plugin's API; if it is empty, kubelet uses the socket that it found. So kubelet and the daemon must see the same
-  path, and the folder is mounted at its own path. Kubelet reports the result by NotifyRegistrationStatus. It retries a failure after
+  socket that serves the plugin's API; if it is empty, kubelet uses the socket that it found. The daemon reaches the folder through the
+  host's root, by a descriptor: a socket's own path may have 107 bytes, and that through /proc is longer than kubelet's. Kubelet reports the result by NotifyRegistrationStatus. It retries a failure after
   growing pauses; a new socket is tried at once.
 - `pluginwatcher/monitor.go`, which 1.36 does not have and the branch for a later version has: kubelet repeats GetInfo every ten seconds,
   and drops a plugin that fails it twice.
@@ -25,8 +25,8 @@ import os
 import re
 import socket
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +34,12 @@ import grpc.aio
 
 from deviceplugin.service import PoolService
 from railnet.errors import Misconfigured
-from railnet.kernel.files import unlink
+from railnet.kernel.files import open_below, unlink
 from railnet.kernel.waiting import take_outcome
 from railnet.kubelet.api import deviceplugin_pb2_grpc as deviceplugin_api
 from railnet.kubelet.api import pluginregistration_pb2 as api
 from railnet.kubelet.api import pluginregistration_pb2_grpc as grpc_api
+from railnet.kubelet.root_folder import REGISTRY, KubeletFolder
 
 _log = logging.getLogger(__name__)
 
@@ -56,20 +57,24 @@ _SUN_PATH_BYTES = 107  # sockaddr_un.sun_path has 108 with the final zero (linux
 class Registration(grpc_api.RegistrationServicer):
     """Keeps one pool registered with kubelet while `serve` runs."""
 
-    def __init__(self, plugin: PoolService, kubelet: Path, retry_seconds: float = 5.0) -> None:
+    def __init__(
+        self, plugin: PoolService, look: Callable[[], KubeletFolder], root: Path, retry_seconds: float = 5.0
+    ) -> None:
         """Register `plugin`.
 
         Args:
             plugin: the service of one pool.
-            kubelet: kubelet's state folder, at the same path as kubelet has it.
+            look: returns kubelet's root folder as it is now; called in a thread.
+            root: the host's root folder, in which kubelet's path is.
             retry_seconds: the pause before a new socket, and between checks that folder and socket exist.
         """
         self.registered = False
         self.registrations = 0  # how often kubelet has registered a socket of this pool
+        self.trouble = "it has not been looked for yet"
         self._plugin = plugin
-        self._folder = kubelet / "plugins_registry"
+        self._look, self._root = look, root
         self._retry_seconds = retry_seconds
-        self._socket = self._folder
+        self._socket = self._seen_by_kubelet = Path()
         self._refused = asyncio.Event()
 
     @property
@@ -85,9 +90,9 @@ class Registration(grpc_api.RegistrationServicer):
         """
         while True:
             try:
-                await self._folder_exists()
-                async with self._listening():
-                    why = await self._lost()
+                folder = await self._existing_folder()
+                async with self._listening(folder):
+                    why = await self._lost(folder)
             except OSError as error:  # for example, the folder is gone again because kubelet's state is being reset
                 why = f"failed: {error}"
             _log.warning("%s: making a new socket, because %s %s", self.resource, self._socket.name, why)
@@ -96,7 +101,7 @@ class Registration(grpc_api.RegistrationServicer):
     async def GetInfo(self, request: api.InfoRequest, context: _Context) -> api.PluginInfo:
         """Return the type, resource and path of this socket."""
         return api.PluginInfo(
-            type="DevicePlugin", name=self.resource, endpoint=str(self._socket), supported_versions=["v1beta1"]
+            type="DevicePlugin", name=self.resource, endpoint=str(self._seen_by_kubelet), supported_versions=["v1beta1"]
         )
 
     async def NotifyRegistrationStatus(
@@ -117,20 +122,33 @@ class Registration(grpc_api.RegistrationServicer):
             self._refused.set()
         return api.RegistrationStatusResponse()
 
-    async def _folder_exists(self) -> None:
-        logged = False
-        while not self._folder.is_dir():
-            if not logged:
-                _log.warning("%s: waiting for kubelet to create %s (host.kubelet)", self.resource, self._folder)
-                logged = True
+    async def _existing_folder(self) -> KubeletFolder:
+        """Wait until kubelet has made its plugins_registry."""
+        while True:
+            folder = await asyncio.to_thread(self._look)
+            registry = f"{folder.path}/{REGISTRY}"
+            try:
+                os.close(open_below(self._root, registry, os.O_PATH | os.O_DIRECTORY))
+            except OSError as error:
+                self._say(f"{registry} cannot be opened: {error.strerror}; kubelet's root folder is {folder}")
+            else:
+                self.trouble = f"its socket is in {registry}; kubelet's root folder is {folder}"
+                return folder
             await asyncio.sleep(self._retry_seconds)
 
-    async def _lost(self) -> str:
+    def _say(self, trouble: str) -> None:
+        if trouble != self.trouble:
+            _log.warning("%s: waiting for kubelet: %s", self.resource, trouble)
+        self.trouble = trouble
+
+    async def _lost(self, folder: KubeletFolder) -> str:
         """Wait until the socket has no use any more, and return the reason."""
         unwatched = 0
         while not await self._refused_soon():
             if not self._socket.exists():
                 return "was deleted"
+            if not self.registered and (now := await asyncio.to_thread(self._look)).path != folder.path:
+                return f"is not in kubelet's root folder {now}"
             unwatched = unwatched + 1 if self.registered and not self._plugin.streams else 0
             if unwatched > _LOOKS_WITHOUT_STREAM:
                 return "is registered, but kubelet does not watch it"
@@ -144,18 +162,34 @@ class Registration(grpc_api.RegistrationServicer):
             return False
 
     @asynccontextmanager
-    async def _listening(self) -> AsyncIterator[None]:
+    async def _listening(self, kubelet: KubeletFolder) -> AsyncIterator[None]:
         """Serve on a socket that becomes visible to kubelet only when it answers."""
-        remove_stale_sockets(self._folder, self.resource)
-        self._socket = self._folder / socket_name(self.resource, time.time_ns() // 1_000_000)
+        seen_by_kubelet = kubelet.path / REGISTRY
+        with self._opened(seen_by_kubelet) as folder:
+            remove_stale_sockets(folder, self.resource)
+            self._socket = folder / socket_name(self.resource, time.time_ns() // 1_000_000)
+            self._seen_by_kubelet = seen_by_kubelet / self._socket.name
+            _check_length(self._seen_by_kubelet)
+            async with self._bound(folder / f".{self._socket.name}"):
+                yield
+
+    @contextmanager
+    def _opened(self, folder: Path) -> Iterator[Path]:
+        """Open a folder of the host; yield a path by which this process reaches it."""
+        fd = open_below(self._root, str(folder), os.O_PATH | os.O_DIRECTORY)
+        try:
+            yield Path(f"/proc/self/fd/{fd}")
+        finally:
+            os.close(fd)
+
+    @asynccontextmanager
+    async def _bound(self, hidden: Path) -> AsyncIterator[None]:
         self._refused.clear()
         server = self._server()
-        hidden = self._folder / f".{self._socket.name}"
         try:
             _bind(server, hidden)
             await _start(server)  # before any step that may fail: only a server that has started closes its socket
-            hidden.chmod(0o600)
-            hidden.rename(self._socket)
+            self._show(hidden)
             yield
         finally:
             self.registered = False
@@ -163,6 +197,10 @@ class Registration(grpc_api.RegistrationServicer):
                 _remove(path)
             # ListAndWatch never ends by itself. Kubelet, which has just refused the socket, hears the answer to that call first.
             await server.stop(grace=_ANSWER_SECONDS if self._refused.is_set() else None)
+
+    def _show(self, hidden: Path) -> None:
+        hidden.chmod(0o600)
+        hidden.rename(self._socket)
 
     def _server(self) -> grpc.aio.Server:
         server = grpc.aio.server()
@@ -226,12 +264,15 @@ def _is_listened_on(path: Path) -> bool:
         return True
 
 
-def _bind(server: grpc.aio.Server, path: Path) -> None:
+def _check_length(path: Path) -> None:
     if len(os.fsencode(path)) > _SUN_PATH_BYTES:
         raise Misconfigured(
             f"host.kubelet or the pool's resource is too long: the socket's path {path} has more than {_SUN_PATH_BYTES} bytes; "
             "shorten one of them"
         )
+
+
+def _bind(server: grpc.aio.Server, path: Path) -> None:
     try:
         server.add_insecure_port(f"unix:{path}")
     except RuntimeError as error:  # gRPC raises it for any errno, without the errno

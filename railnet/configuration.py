@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from cni.host.chain import OURSELVES
+from cni.host.netconf import DEFAULT_DEVICE_PLUGINS
 from deviceplugin.pool_selection import DEFAULT, LinkType, Pool, Selector, link_layers
 from railnet.configuration_path import DEFAULT_PATH
 from railnet.errors import Misconfigured
@@ -69,12 +70,14 @@ _PLUGIN = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]*")
 class HostConfiguration:
     """Paths of the host's files.
 
-    `root` is the host's mount namespace. `cri`, the runtime's socket, and `flannel` are paths in that namespace; a `flannel` that is
-    absent there is looked for in the daemon's own. The other paths are in the daemon's mount namespace.
+    `root` is the host's mount namespace. `kubelet`, its root folder, `cri`, the runtime's socket, and `flannel` are paths in that
+    namespace; a `flannel` that is absent there is looked for in the daemon's own. The other paths are in the daemon's mount namespace.
+    A `kubelet` of None is where the running kubelet says. `device_plugins` has the same path for every kubelet.
     """
 
     sysfs: Path = Path("/sys")
-    kubelet: Path = Path("/var/lib/kubelet")
+    kubelet: Path | None = None
+    device_plugins: Path = Path(DEFAULT_DEVICE_PLUGINS)
     flannel: Path = Path("/run/flannel/subnet.env")
     root: Path = Path("/proc/1/root")
     cri: Path = Path("/run/containerd/containerd.sock")
@@ -242,7 +245,14 @@ def _read_ipam(value: Any, path: str) -> NetworkIpam:
 # One table for each object of the document: its keys, and the reader of each key's value.
 
 _CONFLIST = Scalar("auto, or the absolute path of a CNI configuration", lambda value: str(ABSOLUTE_PATH.convert(value)))
-_HOST = an_object(HostConfiguration, dict.fromkeys(("sysfs", "kubelet", "flannel", "root", "cri"), ABSOLUTE_PATH))
+_FOLDER_OR_AUTO = Scalar("auto, or an absolute path", ABSOLUTE_PATH.convert)
+_HOST = an_object(
+    HostConfiguration,
+    {
+        **dict.fromkeys(("sysfs", "devicePlugins", "flannel", "root", "cri"), ABSOLUTE_PATH),
+        "kubelet": word_or("auto", None, _FOLDER_OR_AUTO),
+    },
+)
 _SELECT = an_object(
     Selector,
     {

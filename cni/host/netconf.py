@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 SUPPORTED_VERSIONS = ("0.3.1", "0.4.0", "1.0.0", "1.1.0")
 _SINCE = {CHECK: CHECK_SINCE, GC: STATUS_AND_GC_SINCE, STATUS: STATUS_AND_GC_SINCE}
 DEFAULT_RESOURCES = ["rdma/ib_vf"]
-DEFAULT_KUBELET = "/var/lib/kubelet"
+# A constant of kubelet, whatever its --root-dir (k8s.io/kubelet, pkg/apis/deviceplugin/v1beta1/constants.go, DevicePluginPath).
+DEFAULT_DEVICE_PLUGINS = "/var/lib/kubelet/device-plugins"
 MAX_SECONDS = 3600
 ANNOTATIONS = "io.kubernetes.cri.pod-annotations"  # containerd, pkg/cri/annotations; CRI-O takes the same name
 # The keys of GC's list: the specification 1.1.0's, and that of the first libcni with GC, which newer ones send as well.
@@ -23,7 +24,7 @@ DEFAULT_SECONDS = {"daemon": 5.0, "delegate": 30.0}
 class NetConf:
     """One parsed configuration.
 
-    `primary` is the path of the primary's configuration. `resources` are the extended resources whose devices are rails.
+    `primary` is the path of the primary's configuration. `device_plugins` is the folder of kubelet's checkpoint. `resources` are the extended resources whose devices are rails.
     `seconds` has the two time limits that the slow lane needs. `runtime_config` is what the runtime passed for our
     capabilities. `annotations` are the pod's, if the runtime passes them (containerd and CRI-O do). For GC, `valid` has the
     keys of the valid attachments (`Environment.key`), and `attachments` the runtime's own list, to be passed on unchanged.
@@ -32,7 +33,7 @@ class NetConf:
     __slots__ = (
         "annotations",
         "attachments",
-        "kubelet",
+        "device_plugins",
         "prev_result",
         "primary",
         "resources",
@@ -47,7 +48,7 @@ class NetConf:
         self.version = version
         self.primary = conf["primary"]
         self.resources = conf.get("resources", DEFAULT_RESOURCES)
-        self.kubelet = conf.get("kubelet", DEFAULT_KUBELET)
+        self.device_plugins = conf.get("devicePlugins", DEFAULT_DEVICE_PLUGINS)
         self.seconds = {**DEFAULT_SECONDS, **conf.get("seconds", {})}
         self.runtime_config = conf.get("runtimeConfig") or {}
         self.annotations = self.runtime_config.get(ANNOTATIONS) or {}
@@ -87,7 +88,7 @@ def parse(stdin: bytes, command: str = ADD) -> NetConf:
         raise CniError(INCOMPATIBLE_VERSION, f"cniVersion {version} has no {command}")
     _check(conf, "primary", isinstance(conf.get("primary"), str), "the path of the primary's CNI configuration")
     _check(conf, "resources", _strings(conf.get("resources", [])), "a list of extended resource names")
-    _check(conf, "kubelet", isinstance(conf.get("kubelet", ""), str), "kubelet's root folder")
+    _check(conf, "devicePlugins", isinstance(conf.get("devicePlugins", ""), str), "kubelet's folder of device plugins")
     _check(conf, "seconds", _numbers(conf.get("seconds", {})), 'an object like {"daemon": 5, "delegate": 30}')
     _check(conf, "runtimeConfig", isinstance(conf.get("runtimeConfig") or {}, dict), "an object")
     annotations = (conf.get("runtimeConfig") or {}).get(ANNOTATIONS)

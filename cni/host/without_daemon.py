@@ -12,7 +12,7 @@ from cni.host.delegate import Delegate, find
 from cni.host.environment import ADD, CHECK, GC, STATUS, Environment
 from cni.host.errors import DECODE, NOT_AVAILABLE, TRY_AGAIN, CniError
 from cni.host.lock import Lock
-from cni.host.netconf import NetConf, parse
+from cni.host.netconf import DEFAULT_DEVICE_PLUGINS, NetConf, parse
 from railnet.kubelet import checkpoint
 
 TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
@@ -148,24 +148,27 @@ def has_rails(environment: Environment, conf: NetConf) -> bool:
     except ValueError as error:
         if checkpoint.surely_names_none(raw, uid, resources):
             return False
-        raise _unknown(f"kubelet's checkpoint in {conf.kubelet}/device-plugins cannot be read: {error}") from None
+        raise _unknown(f"kubelet's checkpoint in {conf.device_plugins} cannot be read: {error}") from None
 
 
 def checkpoint_bytes(conf: NetConf) -> bytes | None:
     """Read kubelet's checkpoint; None if kubelet never gave a device to a pod.
 
+    If the configured folder is absent, that of every kubelet is looked at. Kubelet makes it when it starts, and refuses a pod with a device if
+    it cannot write the checkpoint (pkg/kubelet/cm/devicemanager/manager.go). So if neither folder is there, no pod has a device.
+
     Raises:
         CniError: code 11, it cannot be read.
     """
-    folder = f"{conf.kubelet}/device-plugins"
-    try:
-        return _read(f"{folder}/kubelet_internal_checkpoint")
-    except FileNotFoundError:
-        if posix.access(folder, posix.F_OK):
-            return None
-        raise _unknown(f"there is no folder {folder}; 'kubelet' should be kubelet's root folder") from None
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        raise _unknown(f"kubelet's checkpoint in {folder} cannot be read: {error}") from None
+    for folder in (conf.device_plugins, DEFAULT_DEVICE_PLUGINS):
+        try:
+            return _read(f"{folder}/kubelet_internal_checkpoint")
+        except FileNotFoundError:
+            if posix.access(folder, posix.F_OK):
+                return None
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+            raise _unknown(f"kubelet's checkpoint in {folder} cannot be read: {error}") from None
+    return None
 
 
 def _unknown(why: str) -> CniError:

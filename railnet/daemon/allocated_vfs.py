@@ -34,7 +34,7 @@ async def pods(configuration: Configuration) -> dict[PciAddress, str] | None:
 
 async def _holders(configuration: Configuration) -> dict[PciAddress, str]:
     try:
-        entries = await CheckpointReads(configuration.host.kubelet, read_in_time).read()
+        entries = await CheckpointReads(configuration.host.device_plugins, read_in_time).read()
     except NotReady:
         return {}  # kubelet has not started yet, so no pod runs
     held = [(uid, ids) for uid, pod in entries.items() for name, ids in pod.items() if name in configuration.resources]

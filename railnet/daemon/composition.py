@@ -34,6 +34,7 @@ from railnet.daemon.attachment_composition import NodeParts
 from railnet.daemon.background_tasks import BackgroundTasks
 from railnet.daemon.conflist_keeper import ConflistKeeper
 from railnet.daemon.host_network_pod_query import pods_on_host_network
+from railnet.daemon.kubelet_folder import KubeletSearch
 from railnet.daemon.metrics import Gauges, Metrics
 from railnet.daemon.network_status_and_events import publishing
 from railnet.daemon.node_object import NodeObject
@@ -195,17 +196,18 @@ async def _serve(  # noqa: PLR0913 - composed once
     health: Health,
     tasks: BackgroundTasks,
 ) -> None:
-    kubelet, root = configuration.host.kubelet, configuration.host.root
+    kubelet, root = await asyncio.to_thread(KubeletSearch, configuration.host), configuration.host.root
     services = [_service(pool, configuration, node, presence) for pool in configuration.pools]
     devices = PodDevices(
-        kubelet,
+        configuration.host.device_plugins,
+        kubelet.pod_resources,
         configuration.resources,
         configuration.timeouts.kubelet,
         lambda: all(service.streams for service in services),
     )
     limits, slots = TimeLimits(configuration.timeouts.delegate, configuration.timeouts.add), DelegateSlots()
     parts = Parts(devices, node.attachments, node.sandboxes, node.recovery, node.primary_gc, root, limits)
-    registrations = [Registration(service, kubelet) for service in services]
+    registrations = [Registration(service, kubelet.look, root) for service in services]
     node_object = NodeObject(configuration, node.table, node.sysfs, observe, node.journal.records)
     counters = RailCounters(node.table, node.sysfs, node.journal.records)
     gauges = Gauges(
@@ -288,7 +290,7 @@ def _service(pool: Pool, configuration: Configuration, node: NodeParts, presence
     def node_reason() -> str | None:
         return presence.why_inactive or node.rails.why_no_vf()
 
-    checkpoint = CheckpointReads(configuration.host.kubelet, read_in_time)
+    checkpoint = CheckpointReads(configuration.host.device_plugins, read_in_time)
     return PoolService(
         pool,
         configuration.pools,
@@ -333,7 +335,7 @@ def _reasons(
 ) -> list[str]:
     """Return the reasons why this node is not ready, for /readyz."""
     unknown = [
-        f"kubelet does not watch {registration.resource}"
+        f"kubelet does not watch {registration.resource}: {registration.trouble}"
         for service, registration in zip(services, registrations, strict=True)
         if not registration.registered or not service.streams
     ]

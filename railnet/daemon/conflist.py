@@ -51,7 +51,7 @@ def compose(primary: bytes, path: str, configuration: Configuration) -> bytes:
         "primary": path,
         "capabilities": {**capabilities, **_OUR_CAPABILITIES},
         "resources": sorted(configuration.resources),
-        "kubelet": str(configuration.host.kubelet),
+        "devicePlugins": str(configuration.host.device_plugins),
         "seconds": {"daemon": configuration.timeouts.daemon, "delegate": configuration.timeouts.delegate},
     }
     conflist = {

@@ -81,7 +81,7 @@ def gather(places: Places) -> Facts:
         iommu=dict(_iommu(configuration.host.sysfs, inventory)),
         pci_bridges=asyncio.run(pci_bridges.read(sysfs, cards, gpus.addresses)),
         clock_is_synchronised=is_synchronised(),
-        allocated=_allocated(configuration.host.kubelet),
+        allocated=_allocated(configuration.host.device_plugins),
         wrong_configuration=wrong,
         unread=(*unread, *refused),
     )
@@ -217,10 +217,10 @@ def _occupied(root: Path, lease: Path, environ: Mapping[str, str]) -> Iterator[t
         yield "the address of the Service kubernetes", ip_network(environ["KUBERNETES_SERVICE_HOST"])
 
 
-def _allocated(kubelet: Path) -> dict[str, frozenset[str]] | None:
+def _allocated(device_plugins: Path) -> dict[str, frozenset[str]] | None:
     """Return the device ids of kubelet's checkpoint by the pod's UID. One that cannot be read is the daemon's to report."""
     with suppress(OSError, ValueError, NotReady):
-        entries = CheckpointFile(kubelet).read()
+        entries = CheckpointFile(device_plugins).read()
         return {uid: frozenset().union(*by_resource.values()) for uid, by_resource in entries.items()}
     return None
 

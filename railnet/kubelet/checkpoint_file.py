@@ -32,10 +32,10 @@ class _Version(NamedTuple):
 
 
 class CheckpointFile:
-    """Kubelet's device checkpoint below its state folder (`host.kubelet` of the node configuration)."""
+    """Kubelet's device checkpoint in its folder of device plugins (`host.devicePlugins` of the node configuration)."""
 
-    def __init__(self, kubelet: Path) -> None:
-        self.path = kubelet / "device-plugins" / "kubelet_internal_checkpoint"
+    def __init__(self, device_plugins: Path) -> None:
+        self.path = device_plugins / "kubelet_internal_checkpoint"
         self._version: _Version | None = None
         self._entries: checkpoint.Entries = {}
         self._raw: bytes | None = None
@@ -45,7 +45,7 @@ class CheckpointFile:
         """Return the current entries, which the caller must not change; empty if kubelet never allocated a device.
 
         Raises:
-            NotReady: the device-plugins folder is missing, so this is not kubelet's state folder, or kubelet has not started yet.
+            NotReady: the folder is missing, so it is another one, or kubelet has not started yet.
             ValueError: the file is not understood.
             OSError: the file cannot be read.
         """
@@ -92,7 +92,7 @@ class CheckpointFile:
     def _absent(self) -> checkpoint.Entries:
         if not self.path.parent.is_dir():
             raise NotReady(
-                f"{self.path.parent} is missing: kubelet has not started yet, or host.kubelet does not name its folder"
+                f"{self.path.parent} is missing: kubelet has not started yet, or host.devicePlugins does not name its folder of device plugins"
             )
         return {}
 
@@ -100,9 +100,9 @@ class CheckpointFile:
 class CheckpointReads:
     """The same file for an event loop: its disk may hang. The methods are those of `CheckpointFile`."""
 
-    def __init__(self, kubelet: Path, in_time: ReadInTime) -> None:
+    def __init__(self, device_plugins: Path, in_time: ReadInTime) -> None:
         """`in_time` does a read, whose file it is told, away from the event loop and one after the other, and raises OSError after a time."""
-        self._file = CheckpointFile(kubelet)
+        self._file = CheckpointFile(device_plugins)
         self._in_time = in_time
 
     async def read(self) -> checkpoint.Entries:

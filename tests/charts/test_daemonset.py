@@ -115,7 +115,7 @@ def test_every_configured_path_is_mounted_from_the_host(values: features.Values 
     needed = [
         lock.RUN,
         str(paths.sysfs),
-        *(f"{paths.kubelet}/{name}" for name in ("plugins_registry", "device-plugins", "pod-resources")),
+        str(paths.device_plugins),
     ]
 
     assert {path: mounted.get(path) for path in needed} == {path: path for path in needed}
@@ -130,7 +130,7 @@ def test_only_folders_that_the_daemon_writes_are_writable(values: features.Value
 
     writable = {mount["mountPath"] for mount in daemon["volumeMounts"] if not mount.get("readOnly")}
 
-    assert writable == {lock.RUN, "/sys", "/var/lib/kubelet/plugins_registry"}
+    assert writable == {lock.RUN, "/sys"}
 
 
 @pytest.mark.slow

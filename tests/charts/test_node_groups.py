@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from railnet.configuration import Configuration, parse
+from railnet.configuration import Configuration, HostConfiguration, parse
 from railnet.vf.permitted_networks import NoIpam, SliceIpam, StickyIpam
 from tests.charts import features
 from tests.charts.rendered import CHART, JsonObject, by_name, container, node_yaml, of_kind, pod, rendered
 
 pytestmark = pytest.mark.slow
-
-KUBELET = ("plugins_registry", "device-plugins", "pod-resources")
 
 
 def group(name: str, label: str, value: str, **keys: Any) -> JsonObject:
@@ -132,48 +130,50 @@ def test_ipam_of_another_type_replaces_that_of_all_nodes() -> None:
     assert {one["staying"].ipam for one in networks} == {StickyIpam(ip_network("10.58.0.0/16"))}
 
 
-def kubelet_folders(documents: list[JsonObject], name: str = "railnet") -> set[str]:
-    """Return the host's folders of kubelet; each is at the same path in the container."""
-    paths = {
-        volume["name"]: volume["hostPath"]["path"]
-        for volume in pod(documents, "DaemonSet", name)["volumes"]
-        if "hostPath" in volume
-    }
+def mounted_device_plugins(documents: list[JsonObject], name: str = "railnet") -> str:
+    """Return the host's folder of kubelet's device plugins, which is at the same path in the container."""
+    volumes = {volume["name"]: volume for volume in pod(documents, "DaemonSet", name)["volumes"]}
     mounts = {one["name"]: one["mountPath"] for one in container(documents, "DaemonSet", name)["volumeMounts"]}
-    assert {mounts[volume] for volume in paths} == set(paths.values())
-    return {path.rpartition("/")[0] for path in paths.values() if path.rpartition("/")[2] in KUBELET}
+    path: str = volumes["device-plugins"]["hostPath"]["path"]
+    assert mounts["device-plugins"] == path
+    return path
 
 
-def test_kubelets_folder_is_that_of_the_group() -> None:
+def test_kubelets_folders_are_those_of_the_group() -> None:
     values = {
         "node.configuration": {"host": {"kubelet": "/srv/kubelet"}},
-        "node.groups": [group("gpu", "gpu", "true", host={"kubelet": "/mnt/kubelet"})],
+        "node.groups": [group("gpu", "gpu", "true", host={"kubelet": "/mnt/kubelet", "devicePlugins": "/mnt/plugins"})],
     }
     documents = rendered(**values)
 
-    for name, folder in (("", "/srv/kubelet"), ("-gpu", "/mnt/kubelet")):
-        assert kubelet_folders(documents, f"railnet{name}") == {folder}
+    for name, folder, device_plugins in (
+        ("", "/srv/kubelet", "/var/lib/kubelet/device-plugins"),
+        ("-gpu", "/mnt/kubelet", "/mnt/plugins"),
+    ):
+        assert mounted_device_plugins(documents, f"railnet{name}") == device_plugins
         assert configured(documents, name).host.kubelet == Path(folder)
+        assert configured(documents, name).host.device_plugins == Path(device_plugins)
 
 
 @pytest.mark.parametrize(
     ("distribution", "kubelet", "cri"),
     [
-        ("kubeadm", "/var/lib/kubelet", "/run/containerd/containerd.sock"),
-        ("rke2", "/var/lib/kubelet", "/run/k3s/containerd/containerd.sock"),
-        ("k0s", "/var/lib/k0s/kubelet", "/run/k0s/containerd.sock"),
+        ("kubeadm", None, "/run/containerd/containerd.sock"),
+        ("talos", None, "/run/containerd/containerd.sock"),
+        ("rke2", None, "/run/k3s/containerd/containerd.sock"),
+        ("k0s", Path("/var/lib/k0s/kubelet"), "/run/k0s/containerd.sock"),
     ],
 )
 def test_distribution_has_its_paths_and_the_configuration_overrides_them(
-    distribution: str, kubelet: str, cri: str
+    distribution: str, kubelet: Path | None, cri: str
 ) -> None:
     documents = rendered(distribution=distribution)
     overridden = rendered(distribution=distribution, **{"node.configuration": {"host": {"kubelet": "/srv/kubelet"}}})
 
-    assert configured(documents).host == Configuration().host.__class__(kubelet=Path(kubelet), cri=Path(cri))
-    assert kubelet_folders(documents) == {kubelet}
-    assert configured(overridden).host == Configuration().host.__class__(kubelet=Path("/srv/kubelet"), cri=Path(cri))
-    assert kubelet_folders(overridden) == {"/srv/kubelet"}
+    assert configured(documents).host == HostConfiguration(kubelet=kubelet, cri=Path(cri))
+    assert mounted_device_plugins(documents) == "/var/lib/kubelet/device-plugins"
+    assert configured(overridden).host == HostConfiguration(kubelet=Path("/srv/kubelet"), cri=Path(cri))
+    assert mounted_device_plugins(overridden) == "/var/lib/kubelet/device-plugins"
 
 
 EXAMPLES = sorted(path.relative_to(CHART).as_posix() for path in (CHART / "examples").iterdir())

@@ -155,6 +155,10 @@ class Node:
     async def _told(self) -> bytes:
         return self.report
 
+    def _pod_devices(self) -> PodDevices:
+        socket = self.kubelet / "pod-resources/kubelet.sock"
+        return PodDevices(self.kubelet / "device-plugins", lambda: socket, frozenset({RAIL}), 0.3)
+
     def serve(
         self, *plays: Callable[[FakeExecutable], Awaitable[object]], limits: TimeLimits = PATIENT
     ) -> list[object]:
@@ -173,7 +177,7 @@ class Node:
             async def set_ready() -> None:
                 ready.set()
 
-            devices, attachments = PodDevices(self.kubelet, frozenset({RAIL}), 0.3), self.attachments
+            devices, attachments = self._pod_devices(), self.attachments
             parts = Parts(devices, attachments, PerKey(), attachments, self.primary_gc, self.folder, limits)
             handler = RequestHandler(parts, self.events.append, self.metrics)
             server = Server(handler, limits, self.slots, FlannelDelegates(self.folder), self._told)

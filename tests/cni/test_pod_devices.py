@@ -31,6 +31,9 @@ class Kubelet:
         path = self.folder / "device-plugins/kubelet_internal_checkpoint"
         path.write_bytes(raw if raw is not None else json.dumps({"Data": {"PodDeviceEntries": listed}}).encode())
 
+    def socket(self) -> Path:
+        return self.folder / "pod-resources/kubelet.sock"
+
     def never_allocated(self) -> None:
         (self.folder / "device-plugins").mkdir()
 
@@ -40,8 +43,10 @@ class Kubelet:
 
         async def main() -> list[str]:
             (self.folder / "pod-resources").mkdir()
-            async with await asyncio.start_unix_server(self._hang_up, self.folder / "pod-resources/kubelet.sock"):
-                found = await PodDevices(self.folder, frozenset({RAIL}), 0.3).vfs(request.pod)
+            async with await asyncio.start_unix_server(self._hang_up, self.socket()):
+                found = await PodDevices(self.folder / "device-plugins", self.socket, frozenset({RAIL}), 0.3).vfs(
+                    request.pod
+                )
             return [str(vf) for vf in found]
 
         return asyncio.run(main())
@@ -136,6 +141,8 @@ def test_kubelet_is_waited_for_until_it_watches_or_has_had_its_time(
         return seen[-1]
 
     seconds = 60.0 if watched else 0.1
-    asyncio.run(PodDevices(kubelet.folder, frozenset({RAIL}), seconds, look).until_watched())
+    asyncio.run(
+        PodDevices(kubelet.folder / "device-plugins", kubelet.socket, frozenset({RAIL}), seconds, look).until_watched()
+    )
 
     assert seen[-1] is watched

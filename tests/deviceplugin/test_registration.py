@@ -15,6 +15,7 @@ from deviceplugin.service import PoolService
 from railnet.errors import Misconfigured
 from railnet.kernel.threads.file_reads import read_in_time
 from railnet.kubelet.checkpoint_file import CheckpointReads
+from railnet.kubelet.root_folder import KubeletFolder
 from railnet.vf.vf_table import VfTable
 from tests.deviceplugin.builders import two_rails
 from tests.deviceplugin.fake_kubelet import WAIT_SECONDS, Kubelet, dial
@@ -38,8 +39,10 @@ def kubelet(folder: Path) -> Kubelet:
 
 
 def a_registration(folder: Path, retry_seconds: float = 0.05) -> Registration:
-    service = PoolService(DEFAULT[0], DEFAULT, VfTable(two_rails()), {}.get, CheckpointReads(folder, read_in_time))
-    return Registration(service, folder, retry_seconds)
+    service = PoolService(
+        DEFAULT[0], DEFAULT, VfTable(two_rails()), {}.get, CheckpointReads(folder / "device-plugins", read_in_time)
+    )
+    return Registration(service, lambda: KubeletFolder(folder, "a test"), Path("/"), retry_seconds)
 
 
 def during(kubelet: Kubelet, act: Act, retry_seconds: float = 0.05) -> None:
@@ -202,7 +205,7 @@ def test_registration_waits_for_kubelet_to_create_the_folder(folder: Path, caplo
     during(Kubelet(folder), act)
 
     waiting = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert ["waiting for kubelet to create" in record.getMessage() for record in waiting] == [True]
+    assert ["plugins_registry cannot be opened: No such file" in record.getMessage() for record in waiting] == [True]
 
 
 def test_registration_removes_its_socket_when_it_stops(kubelet: Kubelet) -> None:
@@ -311,3 +314,49 @@ def test_folder_that_is_named_like_a_stale_socket_stays_and_blocks_nothing(
 
 def test_socket_name_has_no_slash_and_no_dot_of_the_resource() -> None:
     assert socket_name("example.com/ib_vf", 0x1A) == "railnet-example-com-ib_vf-0000000001a.sock"
+
+
+def test_registration_moves_to_the_folder_of_a_kubelet_that_starts_later_with_another_root(folder: Path) -> None:
+    for name in ("default", "other"):
+        (folder / name).mkdir()
+    default, other = Kubelet(folder / "default"), Kubelet(folder / "other")
+    default.start()
+    now = [default.folder]
+
+    async def main() -> None:
+        service = PoolService(DEFAULT[0], DEFAULT, VfTable(two_rails()), {}.get, CheckpointReads(folder, read_in_time))
+        registration = Registration(service, lambda: KubeletFolder(now[0], "a test"), Path("/"), 0.01)
+        task = asyncio.create_task(registration.serve())
+        await default.socket()
+        other.start()
+        now[0] = other.folder
+        path = await other.socket()
+        async with dial(path) as dialled:
+            assert (await dialled.info()).endpoint == str(path)
+        assert default.sockets() == []
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(main())
+
+
+def test_endpoint_is_the_path_in_the_hosts_root_and_links_are_followed_there(folder: Path) -> None:
+    kubelet = Kubelet(folder)
+    kubelet.start()
+    root = folder / "root"
+    root.mkdir()
+    (root / "snap").symlink_to("/real")
+    (root / "real/plugins_registry").mkdir(parents=True)
+
+    async def main() -> None:
+        service = PoolService(DEFAULT[0], DEFAULT, VfTable(two_rails()), {}.get, CheckpointReads(folder, read_in_time))
+        registration = Registration(service, lambda: KubeletFolder(Path("/snap"), "a test"), root, 0.01)
+        task = asyncio.create_task(registration.serve())
+        kubelet.registry = root / "real/plugins_registry"
+        path = await kubelet.socket()
+        async with dial(path) as dialled:
+            assert (await dialled.info()).endpoint == f"/snap/plugins_registry/{path.name}"
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(main())

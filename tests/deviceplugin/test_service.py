@@ -48,7 +48,7 @@ class Node:
             DEFAULT,
             self.table,
             self.attached.get,
-            CheckpointReads(folder, read_in_time),
+            CheckpointReads(folder / "device-plugins", read_in_time),
             lambda: self.node_reason,
             on_host_network=self.pods_on_host_network,
         )

@@ -1,6 +1,7 @@
 """CNI 1.1 on a node: STATUS, GC, and results that a newer runtime passes back. The stdin is as libcni 1.3 composes it."""
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -86,14 +87,16 @@ def test_status_is_code_50_when_the_add_of_every_pod_would_fail(node: Node) -> N
     with_daemon = invoke(node, "STATUS")
     node.stop_daemon()
     aside = folder.rename(folder.with_name("aside"))
+    (folder / "kubelet_internal_checkpoint").mkdir(parents=True)
 
     without = invoke(node, "STATUS")
 
+    shutil.rmtree(folder)
     aside.rename(folder)
     node.start_daemon()
     assert with_daemon.status == 0
     assert (without.status, json.loads(without.stdout)["code"]) == (1, 50)
-    assert "there is no folder /var/lib/kubelet/device-plugins" in json.loads(without.stdout)["msg"]
+    assert "checkpoint in /var/lib/kubelet/device-plugins cannot be read" in json.loads(without.stdout)["msg"]
 
 
 # GC.

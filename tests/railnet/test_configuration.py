@@ -30,7 +30,7 @@ PAGE = Path(__file__).parents[2] / "docs/configuration.md"
 EVERYTHING = """\
 apiVersion: railnet.io/v1alpha1
 kind: NodeConfiguration
-host: {sysfs: /a, kubelet: /b, flannel: /c/subnet.env, root: /d, cri: /e/crio.sock}
+host: {sysfs: /a, kubelet: /b, devicePlugins: /f, flannel: /c/subnet.env, root: /d, cri: /e/crio.sock}
 primary: /etc/cni/net.d/10-flannel.conflist
 rails: auto
 pools:
@@ -73,7 +73,9 @@ def refusal(text: str) -> str:
 
 def test_every_key_is_read() -> None:
     assert parse(EVERYTHING, "node.yaml") == Configuration(
-        host=HostConfiguration(Path("/a"), Path("/b"), Path("/c/subnet.env"), Path("/d"), Path("/e/crio.sock")),
+        host=HostConfiguration(
+            Path("/a"), Path("/b"), Path("/f"), Path("/c/subnet.env"), Path("/d"), Path("/e/crio.sock")
+        ),
         primary="/etc/cni/net.d/10-flannel.conflist",
         pools=(
             Pool(
@@ -125,7 +127,8 @@ def test_defaults_are_the_documented_values() -> None:
 
     assert default.host == HostConfiguration(
         Path("/sys"),
-        Path("/var/lib/kubelet"),
+        None,
+        Path("/var/lib/kubelet/device-plugins"),
         Path("/run/flannel/subnet.env"),
         Path("/proc/1/root"),
         Path("/run/containerd/containerd.sock"),

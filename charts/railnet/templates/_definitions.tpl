@@ -6,9 +6,10 @@
 {{ .Values.image.registry }}/railnet-admission:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
-{{/* Where a distribution has kubelet's folder and the runtime's socket, if not where Railnet looks by itself. */}}
+{{/* Where a distribution has kubelet's root folder and the runtime's socket, if not where Railnet looks by itself. docs/install.md has their sources.
+     Each has its CNI folders in /etc/cni/net.d and /opt/cni/bin, and kubelet's device plugins in /var/lib/kubelet/device-plugins. */}}
 {{- define "railnet.distribution" -}}
-{{- $hosts := dict "kubeadm" dict
+{{- $hosts := dict "kubeadm" dict "talos" dict
     "rke2" (dict "cri" "/run/k3s/containerd/containerd.sock")
     "k0s" (dict "kubelet" "/var/lib/k0s/kubelet" "cri" "/run/k0s/containerd.sock") -}}
 {{ get $hosts .Values.distribution | toJson }}

@@ -30,7 +30,7 @@ def facts(conf: NetConf) -> tuple[object, ...]:
         conf.version,
         conf.primary,
         conf.resources,
-        conf.kubelet,
+        conf.device_plugins,
         conf.seconds,
         conf.runtime_config,
         conf.prev_result,
@@ -40,14 +40,22 @@ def facts(conf: NetConf) -> tuple[object, ...]:
 def test_configuration_has_defaults() -> None:
     seconds = {"daemon": 5.0, "delegate": 30.0}
 
-    assert facts(parse(a_conf())) == ("0.3.1", PRIMARY, ["rdma/ib_vf"], "/var/lib/kubelet", seconds, {}, None)
+    assert facts(parse(a_conf())) == (
+        "0.3.1",
+        PRIMARY,
+        ["rdma/ib_vf"],
+        "/var/lib/kubelet/device-plugins",
+        seconds,
+        {},
+        None,
+    )
 
 
 def test_configuration_takes_every_key() -> None:
     conf = parse(
         a_conf(
             resources=["a/b", "c/d"],
-            kubelet="/k",
+            devicePlugins="/k",
             seconds={"daemon": 1, "delegate": 0.5},
             runtimeConfig={"portMappings": []},
             prevResult={"ips": []},
@@ -129,8 +137,8 @@ def test_stdin_cannot_be_decoded_when_it_is_no_json_object(stdin: bytes, words: 
         ("resources", "rdma/ib_vf"),
         ("resources", None),
         ("resources", [1]),
-        ("kubelet", None),
-        ("kubelet", {}),
+        ("devicePlugins", None),
+        ("devicePlugins", {}),
         ("seconds", 5),
         ("seconds", {"daemon": "5s"}),
         ("seconds", {"daemon": 0}),

@@ -30,7 +30,11 @@ class Host:
         (self.folder / "primary").write_text(json.dumps(conf))
 
     def status(self) -> tuple[int, dict[str, object]]:
-        conf = {"cniVersion": "1.1.0", "primary": str(self.folder / "primary"), "kubelet": str(self.kubelet)}
+        conf = {
+            "cniVersion": "1.1.0",
+            "primary": str(self.folder / "primary"),
+            "devicePlugins": f"{self.kubelet}/device-plugins",
+        }
         code, stdout = without_daemon.serve(
             an_environment(self.folder, "STATUS"), json.dumps(conf).encode(), -1, Lock(""), time.monotonic()
         )
@@ -116,7 +120,11 @@ def test_executable_answers_by_itself_and_never_asks_the_daemon(host: Host, monk
     def ask(*_: object) -> tuple[int, bytes]:
         raise AssertionError("STATUS asked the daemon")
 
-    listed = {"cniVersion": "1.1.0", "primary": str(host.folder / "primary"), "kubelet": str(host.kubelet)}
+    listed = {
+        "cniVersion": "1.1.0",
+        "primary": str(host.folder / "primary"),
+        "devicePlugins": f"{host.kubelet}/device-plugins",
+    }
     conf = json.dumps(listed).encode()
     monkeypatch.setattr(daemon, "ask", ask)
     monkeypatch.setattr(plugin, "_read_stdin", lambda: conf)

@@ -19,7 +19,9 @@ FREE = Lock("")
 
 
 def a_conf(kubelet: Path) -> NetConf:
-    return netconf.parse(json.dumps({"cniVersion": "1.0.0", "primary": "/p", "kubelet": str(kubelet)}).encode())
+    return netconf.parse(
+        json.dumps({"cniVersion": "1.0.0", "primary": "/p", "devicePlugins": f"{kubelet}/device-plugins"}).encode()
+    )
 
 
 def checkpoint(kubelet: Path, content: bytes) -> None:
@@ -53,8 +55,27 @@ def test_sandbox_that_is_no_pod_has_no_rail(tmp_path: Path) -> None:
     assert without_daemon.has_rails(an_environment(tmp_path, CNI_ARGS=""), a_conf(tmp_path / "missing")) is False
 
 
-def test_pod_must_try_again_when_kubelets_folder_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(CniError, match=rf"there is no folder {tmp_path}/device-plugins") as raised:
+def test_folder_that_every_kubelet_has_is_read_if_the_configured_one_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(without_daemon, "DEFAULT_DEVICE_PLUGINS", f"{tmp_path}/device-plugins")
+    checkpoint(tmp_path, entries("uid-1", RAIL))
+
+    assert without_daemon.has_rails(an_environment(tmp_path), a_conf(tmp_path / "elsewhere"))
+
+
+def test_pod_has_no_rail_where_no_kubelet_has_a_folder_of_device_plugins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(without_daemon, "DEFAULT_DEVICE_PLUGINS", f"{tmp_path}/none")
+
+    assert not without_daemon.has_rails(an_environment(tmp_path), a_conf(tmp_path / "elsewhere"))
+
+
+def test_pod_must_try_again_when_kubelets_checkpoint_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "device-plugins/kubelet_internal_checkpoint").mkdir(parents=True)
+
+    with pytest.raises(CniError, match=rf"checkpoint in {tmp_path}/device-plugins cannot be read") as raised:
         without_daemon.has_rails(an_environment(tmp_path), a_conf(tmp_path))
 
     assert raised.value.code == TRY_AGAIN
@@ -116,7 +137,7 @@ class Host:
         checkpoint(folder, entries("uid-1", RAIL))
 
     def conf(self, resource: str) -> bytes:
-        paths = {"primary": f"{self.folder}/primary", "kubelet": str(self.folder)}
+        paths = {"primary": f"{self.folder}/primary", "devicePlugins": f"{self.folder}/device-plugins"}
         seconds = {"daemon": 0.1, "delegate": 20}
         return json.dumps({"cniVersion": "1.0.0", "resources": [resource], "seconds": seconds, **paths}).encode()
 

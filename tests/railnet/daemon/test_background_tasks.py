@@ -32,6 +32,7 @@ from railnet.kernel.netlink import link_changes
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.threads.file_reads import read_in_time
 from railnet.kubelet.checkpoint_file import CheckpointReads
+from railnet.kubelet.root_folder import KubeletFolder
 from railnet.vf.inventory import Inventory, PhysicalFunction
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.vf_table import VfTable
@@ -89,8 +90,10 @@ def search_leftovers(folder: Path) -> Work:
 
 def register(folder: Path) -> Work:
     (folder / "plugins_registry").mkdir()
-    service = PoolService(DEFAULT[0], DEFAULT, VfTable(two_rails()), {}.get, CheckpointReads(folder, read_in_time))
-    return Registration(service, folder, 0.01).serve
+    service = PoolService(
+        DEFAULT[0], DEFAULT, VfTable(two_rails()), {}.get, CheckpointReads(folder / "device-plugins", read_in_time)
+    )
+    return Registration(service, lambda: KubeletFolder(folder, "a test"), Path("/"), 0.01).serve
 
 
 def serve_requests(folder: Path) -> Work:
@@ -124,7 +127,7 @@ ROWS = [
     Row(keep_conflist, conflist_keeper, "write_atomically"),
     Row(search_leftovers, conflist.os, "scandir"),
     Row(search_leftovers, primary_gc_schedule, "read_below"),
-    Row(register, Path, "is_dir"),
+    Row(register, registration_module, "open_below"),
     Row(register, Path, "exists"),
     Row(register, Path, "rename"),
     Row(register, registration_module, "remove_stale_sockets"),

@@ -59,7 +59,7 @@ def test_conflist_names_the_primary_and_puts_railnet_before_it() -> None:
                 "primary": PATH,
                 "capabilities": {"portMappings": True, "io.kubernetes.cri.pod-annotations": True},
                 "resources": ["rdma/ib_vf"],
-                "kubelet": "/var/lib/kubelet",
+                "devicePlugins": "/var/lib/kubelet/device-plugins",
                 "seconds": {"daemon": 5.0, "delegate": 30.0},
             }
         ],
@@ -68,14 +68,14 @@ def test_conflist_names_the_primary_and_puts_railnet_before_it() -> None:
 
 def test_conflist_carries_the_settings_that_the_executable_needs_without_the_daemon() -> None:
     configuration = Configuration(
-        host=replace(HostConfiguration(), kubelet=Path("/k")),
+        host=replace(HostConfiguration(), device_plugins=Path("/k")),
         pools=(Pool("b/b"), Pool("a/a")),
         timeouts=Timeouts(daemon=1.5, delegate=9.0),
     )
 
     (plugin,) = composed(configuration=configuration)["plugins"]
 
-    assert (plugin["resources"], plugin["kubelet"]) == (["a/a", "b/b"], "/k")
+    assert (plugin["resources"], plugin["devicePlugins"]) == (["a/a", "b/b"], "/k")
     assert plugin["seconds"] == {"daemon": 1.5, "delegate": 9.0}
 
 

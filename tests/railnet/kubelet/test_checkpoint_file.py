@@ -34,12 +34,12 @@ def write(kubelet: Path, *ids: str, mtime_ns: int = LONG_AGO_NS) -> Path:
 def test_read_returns_the_entries(kubelet: Path) -> None:
     write(kubelet, "a")
 
-    assert CheckpointFile(kubelet).read() == {"uid-1": {RAIL: {"a"}}}
+    assert CheckpointFile(kubelet / "device-plugins").read() == {"uid-1": {RAIL: {"a"}}}
 
 
 def test_read_returns_the_new_entries_when_kubelet_replaced_the_file(kubelet: Path) -> None:
     write(kubelet, "a")
-    file = CheckpointFile(kubelet)
+    file = CheckpointFile(kubelet / "device-plugins")
     file.read()
     write(kubelet, "b", mtime_ns=LONG_AGO_NS + 1)
 
@@ -48,7 +48,7 @@ def test_read_returns_the_new_entries_when_kubelet_replaced_the_file(kubelet: Pa
 
 def test_read_returns_the_new_entries_when_the_size_alone_changed(kubelet: Path) -> None:
     path = write(kubelet, "a")
-    file = CheckpointFile(kubelet)
+    file = CheckpointFile(kubelet / "device-plugins")
     file.read()
     path.write_text(path.read_text().replace('"a"', '"a", "b"'))
     os.utime(path, ns=(LONG_AGO_NS, LONG_AGO_NS))
@@ -58,7 +58,7 @@ def test_read_returns_the_new_entries_when_the_size_alone_changed(kubelet: Path)
 
 def test_read_does_not_parse_again_while_nothing_changed(kubelet: Path) -> None:
     write(kubelet, "a")
-    file = CheckpointFile(kubelet)
+    file = CheckpointFile(kubelet / "device-plugins")
 
     assert file.read() is file.read()
 
@@ -66,7 +66,7 @@ def test_read_does_not_parse_again_while_nothing_changed(kubelet: Path) -> None:
 def test_read_remembers_nothing_when_the_file_was_written_just_now(kubelet: Path) -> None:
     path = write(kubelet, "a")
     os.utime(path)
-    file = CheckpointFile(kubelet)
+    file = CheckpointFile(kubelet / "device-plugins")
 
     assert file.read() is not file.read()
 
@@ -82,7 +82,7 @@ def test_content_is_parsed_once_for_devices_and_answers(kubelet: Path, monkeypat
     monkeypatch.setattr(checkpoint, "listed", noted)
     path = write(kubelet, "a")
     os.utime(path)
-    file = CheckpointFile(kubelet)
+    file = CheckpointFile(kubelet / "device-plugins")
     file.read()
     file.allocations("uid-1", frozenset({RAIL}))
     once = len(parsed)
@@ -92,12 +92,12 @@ def test_content_is_parsed_once_for_devices_and_answers(kubelet: Path, monkeypat
 
 
 def test_read_returns_nothing_when_kubelet_never_allocated_a_device(kubelet: Path) -> None:
-    assert CheckpointFile(kubelet).read() == {}
+    assert CheckpointFile(kubelet / "device-plugins").read() == {}
 
 
 def test_read_returns_the_new_entries_when_the_file_was_gone_for_a_moment(kubelet: Path) -> None:
     path = write(kubelet, "a")
-    file = CheckpointFile(kubelet)
+    file = CheckpointFile(kubelet / "device-plugins")
     file.read()
     path.unlink()
     file.read()
@@ -107,12 +107,12 @@ def test_read_returns_the_new_entries_when_the_file_was_gone_for_a_moment(kubele
 
 
 def test_read_is_not_ready_when_the_folder_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(NotReady, match=r"device-plugins is missing.*host\.kubelet"):
-        CheckpointFile(tmp_path / "elsewhere").read()
+    with pytest.raises(NotReady, match=r"device-plugins is missing.*host\.devicePlugins"):
+        CheckpointFile(tmp_path / "elsewhere" / "device-plugins").read()
 
 
 def test_read_raises_value_error_when_the_file_is_not_understood(kubelet: Path) -> None:
     (kubelet / "device-plugins" / "kubelet_internal_checkpoint").write_text("{")
 
     with pytest.raises(ValueError, match="not understood"):
-        CheckpointFile(kubelet).read()
+        CheckpointFile(kubelet / "device-plugins").read()

@@ -1,0 +1,65 @@
+"""Kubelet's root folder (`--root-dir`) by the command line of its process. Pure.
+
+Below the root are plugins_registry and pod-resources (pkg/kubelet/kubelet_getters.go, getPluginsRegistrationDir and
+getPodResourcesDir). The folder of device plugins, which has the checkpoint, is a constant (staging/src/k8s.io/kubelet/pkg/apis/
+deviceplugin/v1beta1/constants.go, DevicePluginPath; pkg/kubelet/cm/devicemanager/manager.go). KubeletConfiguration has no key for the
+root: only the command line names it (cmd/kubelet/app/options/options.go).
+"""
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+REGISTRY, POD_RESOURCES = "plugins_registry", "pod-resources/kubelet.sock"
+DEFAULT = "/var/lib/kubelet"
+_VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
+_FLAG, _ARGUMENTS_FILE, _PASSED_ON = "--root-dir", "--kubelet-args-file", "--kubelet-arg"
+
+
+class KubeletFolder(NamedTuple):
+    """Kubelet's root folder, a path of the host, and how it is known."""
+
+    path: Path
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.path} ({self.source})"
+
+
+def root_folder(command: Sequence[str], environ: Mapping[str, str], read: Callable[[str], str]) -> str | None:
+    """Return the root folder of the kubelet that this command runs; None if it runs none.
+
+    kubeadm, k0s, RKE2, Talos and OpenShift run `kubelet`, MicroK8s `kubelite` with a file of kubelet's arguments, and K3s has kubelet in
+    its own process. `read` returns the text of a file, and may raise OSError: then the folder is not known.
+    """
+    program, *arguments = [word for word in command if word] or [""]
+    match program.rpartition("/")[2]:
+        case "kubelet":
+            return _last(arguments)
+        case "kubelite":
+            return _last(_of_file(arguments, environ, read))
+        case "k3s" if arguments[:1] in (["server"], ["agent"]):
+            return _last([f"--{value}" for value in _values(arguments, _PASSED_ON)])
+    return None
+
+
+def _last(arguments: Sequence[str]) -> str:
+    """Return the value that wins: a flag may be given twice."""
+    return [DEFAULT, *_values(arguments, _FLAG)][-1]
+
+
+def _values(arguments: Sequence[str], flag: str) -> Iterator[str]:
+    for position, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if name == flag:
+            yield value if equals else next(iter(arguments[position + 1 : position + 2]), "")
+
+
+def _of_file(arguments: Sequence[str], environ: Mapping[str, str], read: Callable[[str], str]) -> list[str]:
+    path = [*_values(arguments, _ARGUMENTS_FILE)]
+    if not path:
+        return []
+    expanded = _VARIABLE.sub(lambda match: environ.get(match[1], ""), read(path[-1]))
+    return shlex.split(expanded, comments=True)
