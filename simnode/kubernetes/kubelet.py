@@ -17,6 +17,7 @@ from simnode.kubernetes.plugin_watcher import PluginWatcher
 from simnode.kubernetes.podresources import PodEntry, PodResourcesServer
 
 _VERSION = "v1beta1"
+_DEVICE_PLUGINS = Path("/var/lib/kubelet/device-plugins")  # whatever the root (k8s.io/kubelet, DevicePluginPath)
 
 
 class UnexpectedAdmissionError(RuntimeError):
@@ -51,7 +52,7 @@ class Allocation:
 
 
 class Kubelet:
-    """A kubelet with its files below `root`; `start` starts it. Its allocations survive `stop` and `start`."""
+    """A kubelet with the root folder `root`; `start` starts it. Its allocations survive `stop` and `start`."""
 
     def __init__(self, root: Path = Path("/var/lib/kubelet")) -> None:
         self._root = root
@@ -65,7 +66,7 @@ class Kubelet:
     @property
     def checkpoint_path(self) -> Path:
         """The path of the device manager's checkpoint."""
-        return self._root / "device-plugins/kubelet_internal_checkpoint"
+        return _DEVICE_PLUGINS / "kubelet_internal_checkpoint"
 
     @property
     def pod_resources(self) -> PodResourcesServer:
@@ -76,10 +77,10 @@ class Kubelet:
 
     def start(self) -> None:
         """Make kubelet's folders, serve pod-resources and watch for plugins."""
-        registry, device_plugins = self._root / "plugins_registry", self._root / "device-plugins"
-        for folder in (registry, device_plugins):
+        registry = self._root / "plugins_registry"
+        for folder in (registry, _DEVICE_PLUGINS):
             folder.mkdir(parents=True, exist_ok=True)
-        for child in device_plugins.iterdir():
+        for child in _DEVICE_PLUGINS.iterdir():
             if child != self.checkpoint_path and not child.is_dir():
                 child.unlink()
         pod_resources = self._root / "pod-resources/kubelet.sock"
