@@ -11,7 +11,7 @@ TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it fo
 if TYPE_CHECKING:
     from cni.host.json_object import JsonObject
 
-_SUBNET_FILE = "/run/flannel/subnet.env"  # where the flannel plugin looks unless its configuration says otherwise
+SUBNET_FILE = "/run/flannel/subnet.env"  # where the flannel plugin looks unless its configuration says otherwise
 _LEASES = (b"FLANNEL_SUBNET=", b"FLANNEL_IPV6_SUBNET=")
 
 
@@ -32,14 +32,19 @@ def available(path: str, asked: str) -> chain.Primary:
 
 
 def _check_lease(plugin: "JsonObject") -> None:
-    path = str(plugin.get("subnetFile") or _SUBNET_FILE)
+    path = str(plugin.get("subnetFile") or SUBNET_FILE)
     try:
         with open(path, "rb") as file:  # pathlib takes longer to import than this module may
-            lines = file.read().splitlines()
+            content = file.read()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise _no_lease(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if not any(line.startswith(_LEASES) and line.partition(b"=")[2].strip() for line in lines):
+    if not names_subnet(content):
         raise _no_lease(f"{path} names no subnet")
+
+
+def names_subnet(content: bytes) -> bool:
+    """Return whether flannel's file has a lease."""
+    return any(line.startswith(_LEASES) and line.partition(b"=")[2].strip() for line in content.splitlines())
 
 
 def _no_lease(why: str) -> CniError:

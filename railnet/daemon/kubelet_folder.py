@@ -51,6 +51,11 @@ def running_kubelet(root: Path, proc: Path = _PROC) -> KubeletFolder | None:
     return None
 
 
+def has_kubelet(proc: Path = _PROC) -> bool:
+    """Return whether a process has the command line of a kubelet, of this host or of a node in a container."""
+    return any(root_folder(process.words, {}, lambda _: "") is not None for process in command_lines(proc))
+
+
 class _Environment(dict[str, str]):
     """The environment of a process, read when it is asked for: only MicroK8s' kubelet needs it."""
 

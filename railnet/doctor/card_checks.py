@@ -1,9 +1,11 @@
 """The checks of cards: PFs, VFs, ports, GUIDs, partitions. Pure."""
 
 from collections.abc import Iterator
+from errno import EACCES, EPERM
 
-from railnet.doctor.facts import Facts
+from railnet.doctor.facts import Facts, Unread
 from railnet.doctor.finding_kinds import Finding
+from railnet.kernel.sysfs.folder import NOT_PERMITTED
 from railnet.vf.guid import Guid
 from railnet.vf.inventory import PhysicalFunction, Port, VirtualFunction
 from railnet.vf.pci_address import PciAddress
@@ -16,9 +18,15 @@ def unreadable(facts: Facts) -> Iterator[Finding]:
     functions: list[PhysicalFunction | VirtualFunction] = [*_pfs(facts), *_vfs(facts)]
     for function in functions:
         if function.fault is not None:
-            yield Finding("could-not-be-read", str(function.address), function.fault)
-    for failure in facts.unread:
-        yield Finding("could-not-be-read", failure.where, failure.why)
+            yield of_unread(Unread(str(function.address), function.fault))
+    yield from (of_unread(failure) for failure in facts.unread)
+
+
+def of_unread(failure: Unread) -> Finding:
+    """Return the finding of what could not be read: a missing right says nothing of the device."""
+    is_refused = failure.errno in (EACCES, EPERM) or failure.why.endswith(NOT_PERMITTED)
+    kind = "not-permitted" if is_refused else "could-not-be-read"
+    return Finding(kind, failure.where, failure.why)
 
 
 def physical_functions(facts: Facts) -> Iterator[Finding]:

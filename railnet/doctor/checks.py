@@ -9,7 +9,9 @@ from railnet.doctor.finding_kinds import SEVERITIES, Finding
 _CHECKS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
     daemon_runtime_and_gpu_checks.configuration,
     daemon_runtime_and_gpu_checks.daemon,
+    daemon_runtime_and_gpu_checks.kubelet_folders,
     daemon_runtime_and_gpu_checks.kubelets_view,
+    daemon_runtime_and_gpu_checks.primary,
     daemon_runtime_and_gpu_checks.conflist,
     daemon_runtime_and_gpu_checks.bridge,
     card_checks.unreadable,
@@ -35,6 +37,10 @@ _CHECKS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
 
 
 def findings(facts: Facts) -> tuple[Finding, ...]:
-    """Return what all checks find, errors first."""
+    """Return what all checks find, errors first. Of a machine that is no node only this is said, and what could not be read."""
+    if not facts.is_node:
+        seen = "no kubelet runs, and kubelet's folders and /etc/cni/net.d have nothing of a node"
+        wrong = daemon_runtime_and_gpu_checks.configuration(facts)
+        return (*wrong, Finding("not-a-node", "this machine", seen), *card_checks.unreadable(facts))
     all_findings = [finding for check in _CHECKS for finding in check(facts)]
     return tuple(sorted(all_findings, key=lambda finding: SEVERITIES.index(finding.kind.severity)))

@@ -113,6 +113,13 @@ def _around(address: IpAddress, lengths: Iterable[tuple[int, int]]) -> Iterator[
             yield ip_network(f"{address}/{length}", strict=False)
 
 
+def nodes(facts: ClusterFacts) -> Iterator[Finding]:
+    """Find nodes that are not Ready."""
+    for cluster_node in facts.nodes or ():
+        if cluster_node.not_ready:
+            yield Finding("node-not-ready", cluster_node.node.name, cluster_node.not_ready[:_LONGEST])
+
+
 def daemon_set(facts: ClusterFacts) -> Iterator[Finding]:
     """Find a cluster without Railnet."""
     if facts.has_daemon_set is False:
@@ -122,18 +129,19 @@ def daemon_set(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def daemons(facts: ClusterFacts) -> Iterator[Finding]:
-    """Find nodes that should have a pod of the DaemonSet, and have none that is ready."""
+    """Find nodes that should have a pod of the DaemonSet, and have none that is ready. A node that is not Ready is another finding."""
     if facts.daemon_set is None or facts.programs is None:
         return
     on = _daemons(facts)
     for cluster_node in facts.nodes or ():
-        if _is_served(facts, cluster_node) and not any(not pod.not_ready for pod in on.get(cluster_node.node.name, ())):
-            away = "" if cluster_node.node.ready else "; the node itself is not Ready"
+        if cluster_node.not_ready or not _is_served(facts, cluster_node):
+            continue
+        if not any(not pod.not_ready for pod in on.get(cluster_node.node.name, ())):
             seen = "; ".join(f"pod {pod.name} is {pod.not_ready}" for pod in on.get(cluster_node.node.name, ()))
             yield Finding(
                 "node-pod-not-ready",
                 cluster_node.node.name,
-                f"{seen or 'no pod of the DaemonSet railnet is on this node, which it should be'}{away}",
+                seen or "no pod of the DaemonSet railnet is on this node, which it should be",
             )
 
 
@@ -220,6 +228,7 @@ def _some(named: Sequence[str], between: str = ", ") -> str:
 
 _CHECKS: tuple[Callable[[ClusterFacts], Iterable[Finding]], ...] = (
     kubernetes,
+    nodes,
     daemon_set,
     daemons,
     guids,

@@ -20,6 +20,7 @@ class ClusterNode:
         has_rails: whether pods can be given any rail there.
         condition: the status and the message of its condition RailnetRails; None without the condition.
         pods_ranges: its `podCIDRs`.
+        not_ready: what its condition Ready says if it is not True; empty if it is.
     """
 
     node: Node
@@ -27,6 +28,7 @@ class ClusterNode:
     condition: tuple[str, str] | None
     is_tainted: bool
     pods_ranges: tuple[IpNetwork, ...]
+    not_ready: str = ""
 
 
 @dataclass(frozen=True, slots=True)

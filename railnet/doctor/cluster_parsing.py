@@ -42,7 +42,15 @@ def cluster_node(document: JsonObject, rails: Collection[str]) -> ClusterNode:
         else (rails_condition.status, " ".join((rails_condition.message or rails_condition.reason).split())),
         is_tainted=has_taint(document, TAINT),
         pods_ranges=ranges(spec.get("podCIDRs") or ()),
+        not_ready=_not_ready(document),
     )
+
+
+def _not_ready(document: JsonObject) -> str:
+    ready = condition(document, "Ready")
+    if ready is None:
+        return "it has no condition Ready: no kubelet has reported for it"
+    return "" if ready.is_true else f"Ready is {ready.status}: {' '.join((ready.message or ready.reason).split())}"
 
 
 def ranges(written: Collection[str]) -> tuple[IpNetwork, ...]:

@@ -34,6 +34,24 @@ def daemon(facts: Facts) -> Iterator[Finding]:
         yield Finding("quarantined-record", "daemon", path)
 
 
+def kubelet_folders(facts: Facts) -> Iterator[Finding]:
+    """Find a kubelet whose folders are elsewhere, or absent."""
+    kubelet = facts.kubelet
+    if kubelet is None:
+        return
+    if kubelet.running is not None and kubelet.running.path != kubelet.looked_for.path:
+        seen = f"Railnet looks in {kubelet.looked_for}, kubelet has {kubelet.running}"
+        yield Finding("kubelet-elsewhere", "kubelet", seen)
+    for folder in kubelet.missing:
+        yield Finding("kubelet-folder-missing", "kubelet", folder)
+
+
+def primary(facts: Facts) -> Iterator[Finding]:
+    """Find a primary network for which Railnet's STATUS holds the node NotReady."""
+    if facts.primary_trouble is not None:
+        yield Finding("primary-not-available", "primary network", facts.primary_trouble)
+
+
 def kubelets_view(facts: Facts) -> Iterator[Finding]:
     """Find VFs of pods that kubelet has not given to them."""
     if facts.allocated is None:

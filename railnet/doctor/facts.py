@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from railnet.kernel.roce_facts import RoceFacts
 from railnet.kernel.sysfs.pci_bridges import PciBridge
+from railnet.kubelet.root_folder import KubeletFolder
 from railnet.vf.address_slice import IpNetwork
 from railnet.vf.inventory import Inventory
 from railnet.vf.pci_address import PciAddress
@@ -23,10 +24,23 @@ class PortFacts:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A file or device that could not be read, and why."""
+    """A file or device that could not be read, and why; `errno` is that of the refused call, None if another thing was wrong."""
 
     where: str
     why: str
+    errno: int | None = None
+
+
+class KubeletFolders(NamedTuple):
+    """Kubelet's folders: where the daemon looks, where the running kubelet has its root (None without one), and what is missing, in words.
+
+    `is_there` is whether a kubelet runs or one of the folders exists.
+    """
+
+    looked_for: KubeletFolder
+    running: KubeletFolder | None = None
+    missing: tuple[str, ...] = ()
+    is_there: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +107,8 @@ class Facts:
         iommu: the type of the IOMMU group of each PF that has one, such as `DMA-FQ` or `identity`.
         pci_bridges: the bridges on the short way between cards and GPUs.
         clock_is_synchronised: None if the kernel does not say.
+        primary_trouble: why the primary network cannot make a pod's network, as Railnet's STATUS says; None if it can.
+        is_node: whether anything of a Kubernetes node is there: a kubelet, its root folder, or a folder of CNI configurations.
         allocated: the device ids that kubelet's checkpoint has, by the pod's UID; None if it cannot be read.
     """
 
@@ -113,5 +129,8 @@ class Facts:
     pci_bridges: tuple[PciBridge, ...] = ()
     clock_is_synchronised: bool | None = None
     allocated: Mapping[str, frozenset[str]] | None = None
+    kubelet: KubeletFolders | None = None
+    primary_trouble: str | None = None
+    is_node: bool = True
     wrong_configuration: str | None = None
     unread: tuple[Unread, ...] = ()

@@ -36,7 +36,37 @@ OF_A_NODE = {
     "could-not-be-read": FindingKind(
         "warning",
         "Other checks of this device or file could not be made.",
-        "As the message says. A device that does not answer often has dead firmware: look in dmesg, then reset it.",
+        "As the message says.",
+    ),
+    "not-permitted": FindingKind(
+        "warning",
+        "The kernel refuses this to `railnet doctor`. Nothing is known of the file or device, and nothing need be wrong with it.",
+        "Run it in the node's Railnet pod (kubectl -n railnet exec POD -- railnet doctor), or as root on the node, outside of a container. "
+        "In a pod of your own it needs what the DaemonSet names: hostPID, SYS_PTRACE, and no AppArmor profile.",
+    ),
+    "not-a-node": FindingKind(
+        "error",
+        "This machine is no Kubernetes node, as far as `railnet doctor` can see. What Railnet needs of a node is not looked for.",
+        "Run it in a node's Railnet pod (kubectl -n railnet exec POD -- railnet doctor). From elsewhere, `railnet doctor --cluster` and `--pod NAME` "
+        "ask the API server.",
+    ),
+    "primary-not-available": FindingKind(
+        "error",
+        "The primary network cannot make a pod's network, so Railnet answers STATUS with an error. The runtime then says that the network is "
+        "not ready, and the node is NotReady: no new pod starts there, with or without a rail.",
+        "Mend the primary network: for flannel, see that its pod runs on this node and what its log says (it writes the file when the node has a "
+        "podCIDR). Railnet needs no restart.",
+    ),
+    "kubelet-elsewhere": FindingKind(
+        "error",
+        "The daemon looks for kubelet in another folder than the running kubelet has, so kubelet does not find it: the node offers no VF.",
+        "Take `host.kubelet` out of node.yaml (the value `node.configuration.host` or `distribution`), or set it to kubelet's --root-dir.",
+    ),
+    "kubelet-folder-missing": FindingKind(
+        "error",
+        "A folder of kubelet's is not where Railnet looks for it. Without plugins_registry the node offers no VF; without device-plugins it is not "
+        "known which pod has which VF.",
+        "Start kubelet, which makes its folders. If it runs, set `host.kubelet` of node.yaml to its --root-dir.",
     ),
     "wrong-configuration": FindingKind(
         "error",
@@ -356,6 +386,12 @@ OF_A_CLUSTER = {
         "warning",
         "No version of Railnet since 0.6 was made for this API server: what it lacks does not work, or fails without a message.",
         "Upgrade Kubernetes, or install Railnet 0.5.x.",
+    ),
+    "node-not-ready": FindingKind(
+        "error",
+        "The node takes no new pods. kubelet's message says why. If the network is not ready, Railnet's STATUS may be the reason: it fails while "
+        "the primary network cannot make a pod's network, such as without flannel's lease.",
+        "Run `railnet doctor` in that node's Railnet pod; if no pod of the node answers, look at kubelet on the node (`journalctl -u kubelet`).",
     ),
     "no-daemonset": FindingKind(
         "error",

@@ -10,9 +10,14 @@ from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_interface, ip_network
 from pathlib import Path
+from typing import Any
 
+from cni.host.chain import parse as parse_primary
+from cni.host.errors import CniError
+from cni.host.status import SUBNET_FILE, names_subnet
 from railnet.configuration import Configuration, load
-from railnet.doctor import memlock_limit
+from railnet.daemon import conflist
+from railnet.doctor import kubelet_folders, memlock_limit
 from railnet.doctor.facts import Bridge, Daemon, Facts, Gpus, InheritedSetting, PortFacts, Unread
 from railnet.errors import Misconfigured, NoAddress, NotReady
 from railnet.kernel import inventory as node_inventory
@@ -63,6 +68,7 @@ def gather(places: Places) -> Facts:
     pods = {sandbox["pod"]["uid"] for sandbox in (daemon.told or {}).get("sandboxes", ()) if sandbox["rails"]}
     runtimes, pod_processes = memlock_limit.read(places.proc, pods)
     gpus = _gpus(configuration.host.sysfs, places.proc)
+    kubelet = kubelet_folders.read(configuration.host, places.proc)
     cards = [rail.address for _, rail in inventory.all_rails()]
     return Facts(
         inventory=inventory,
@@ -82,6 +88,9 @@ def gather(places: Places) -> Facts:
         pci_bridges=asyncio.run(pci_bridges.read(sysfs, cards, gpus.addresses)),
         clock_is_synchronised=is_synchronised(),
         allocated=_allocated(configuration.host.device_plugins),
+        kubelet=kubelet,
+        primary_trouble=_primary_trouble(configuration),
+        is_node=kubelet.is_there or bool(names) or daemon.told is not None,
         wrong_configuration=wrong,
         unread=(*unread, *refused),
     )
@@ -167,13 +176,36 @@ def _configurations(root: Path) -> tuple[tuple[str, ...] | None, list[Unread]]:
     try:
         folder = open_below(root, _CONFIGURATIONS, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
-        return None, [Unread(_CONFIGURATIONS, f"cannot be read: {error.strerror}")]
+        return None, [Unread(_CONFIGURATIONS, f"cannot be read: {error.strerror}", error.errno)]
     try:
         with os.scandir(folder) as entries:
             names = (entry.name for entry in entries if not entry.is_dir(follow_symlinks=False))
             return tuple(sorted((name for name in names if name.endswith(_SUFFIXES)), key=os.fsencode)), []
     finally:
         os.close(folder)
+
+
+def _primary_trouble(configuration: Configuration) -> str | None:
+    """Return why the primary network cannot make a pod's network, of the reasons that need no plugin. Without a primary there is none."""
+    root = configuration.host.root
+    try:
+        path = conflist.find_primary(root, configuration)
+        primary = parse_primary(read_below(root, path), path)
+    except (Misconfigured, OSError, ValueError):
+        return None  # the daemon says it, and the conflist's findings
+    except CniError as error:
+        return str(error)
+    troubles = (_lease_trouble(root, plugin) for plugin in primary.plugins if plugin["type"] == "flannel")
+    return next((trouble for trouble in troubles if trouble is not None), None)
+
+
+def _lease_trouble(root: Path, plugin: Mapping[str, Any]) -> str | None:
+    path = str(plugin.get("subnetFile") or SUBNET_FILE)
+    try:
+        content = read_below(root, path)
+    except (OSError, ValueError) as error:
+        return f"flannel has no lease for this node: {path} cannot be read: {getattr(error, 'strerror', None) or error}"
+    return None if names_subnet(content) else f"flannel has no lease for this node: {path} names no subnet"
 
 
 def _bridge(root: Path, lease: Path) -> Bridge | None:

@@ -7,7 +7,7 @@ words. So one bad file of a function costs that function alone, and the caller d
 import os
 import re
 from collections.abc import Callable
-from errno import EINVAL, EIO, EMFILE, ENFILE, ENODATA, ENODEV, ENOENT, ENOMEM, ENOTDIR, EOPNOTSUPP
+from errno import EACCES, EINVAL, EIO, EMFILE, ENFILE, ENODATA, ENODEV, ENOENT, ENOMEM, ENOTDIR, EOPNOTSUPP, EPERM
 from typing import Self, TypeVar
 
 _Value = TypeVar("_Value")
@@ -21,6 +21,8 @@ OF_THE_DAEMON = (EMFILE, ENFILE, ENOMEM)  # the daemon or the node lacks somethi
 _NUMBER = re.compile(r"-?[0-9]{1,10}|0x[0-9a-f]{1,8}")
 _LARGEST = 0xFFFFFFFF  # no number that Railnet reads has more than 32 bits
 _REMEDY = "look in dmesg, then bind the driver again or reset the device"
+NOT_PERMITTED = "this process lacks the right to read it, which says nothing of the device"
+"""The end of a fault that is the reader's."""
 
 
 class Unreadable(OSError):
@@ -105,10 +107,10 @@ class SysfsFolder:
             self._note_refusal(name, error, _ABSENT)
             return None
 
-    def note(self, name: str, what: str) -> None:
+    def note(self, name: str, what: str, remedy: str = _REMEDY) -> None:
         """Note a fault of a file; the first one is kept in words."""
         self.faults += 1
-        self.fault = self.fault or f"{self._path}/{name}: {what}; {_REMEDY}"
+        self.fault = self.fault or f"{self._path}/{name}: {what}; {remedy}"
 
     def require(self) -> None:
         """Raise if there is a fault.
@@ -123,7 +125,8 @@ class SysfsFolder:
         if error.errno in OF_THE_DAEMON:
             raise error
         if error.errno not in expected:
-            self.note(name, f"cannot be read: {error.strerror}")
+            remedy = NOT_PERMITTED if error.errno in (EACCES, EPERM) else _REMEDY
+            self.note(name, f"cannot be read: {error.strerror}", remedy)
 
 
 def _parse_number(text: str) -> int:

@@ -77,7 +77,7 @@ def test_flannel_with_a_lease_of_ipv6_alone_is_available(host: Host) -> None:
 
 def test_lease_is_where_flannels_plugin_looks_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "primary").write_text('{"cniVersion": "0.3.1", "name": "n", "type": "flannel"}')
-    monkeypatch.setattr(status, "_SUBNET_FILE", str(tmp_path / "elsewhere.env"))
+    monkeypatch.setattr(status, "SUBNET_FILE", str(tmp_path / "elsewhere.env"))
     with pytest.raises(CniError, match=r"elsewhere\.env cannot be read"):
         status.available(str(tmp_path / "primary"), "1.1.0")
 

@@ -2,7 +2,9 @@
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from errno import EACCES, EIO, EPERM
 from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
@@ -13,11 +15,13 @@ import pytest
 from railnet import VERSION
 from railnet.doctor import gathering
 from railnet.doctor.checks import findings
-from railnet.doctor.facts import Bridge, Daemon, Facts, Gpus, PortFacts, RuntimeProcess, Unread
+from railnet.doctor.facts import Bridge, Daemon, Facts, Gpus, KubeletFolders, PortFacts, RuntimeProcess, Unread
 from railnet.doctor.finding_kinds import KINDS, Finding
 from railnet.doctor.gathering import Places
 from railnet.kernel.sysfs import functions
+from railnet.kernel.sysfs.folder import NOT_PERMITTED
 from railnet.kernel.threads.bounded_reads import BoundedReads
+from railnet.kubelet.root_folder import KubeletFolder
 from railnet.vf.inventory import Inventory, Netdev
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.permitted_networks import Network, NoIpam, SliceIpam, StaticIpam
@@ -25,6 +29,8 @@ from tests.railnet.kernel import nodes
 from tests.railnet.kernel.tree import Function, Tree
 
 ROOT = Path(__file__).resolve().parents[3]
+DEFAULT, K0S = (KubeletFolder(Path(path), "a test") for path in ("/var/lib/kubelet", "/var/lib/k0s/kubelet"))
+FLANNEL = '{"cniVersion": "0.3.1", "name": "cbr0", "plugins": [{"type": "flannel"}, {"type": "portmap"}]}'
 PF, VF = "0000:03:00.0", "0000:03:00.1"
 SERVED = {"version": VERSION, "reasons": [], "queue": 0, "rails": [], "vfs": [], "sandboxes": []}
 LIMITS = "Limit                     Soft Limit           Hard Limit           Units\nMax locked memory         {0:<20} {0:<20} bytes\n"
@@ -59,7 +65,13 @@ def port_of(index: int, **files: str) -> tuple[Function, ...]:
 
 
 def gathered(
-    tmp_path: Path, functions: tuple[Function, ...], monkeypatch: pytest.MonkeyPatch, *, memlock: object = "unlimited"
+    tmp_path: Path,
+    functions: tuple[Function, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    memlock: object = "unlimited",
+    host: str = "",
+    before: Callable[[Path], None] = lambda _: None,
 ) -> Facts:
     """Write a node, and gather its facts: the tree, one containerd, the CNI folder, a daemon that serves."""
     Tree(tmp_path / "sys").write(functions)
@@ -73,7 +85,14 @@ def gathered(
         (folder / name).touch()
     (folder / "00-old.conf").mkdir()  # no runtime takes a folder for a configuration
     configuration = tmp_path / "node.yaml"
-    configuration.write_text(f"host: {{sysfs: {tmp_path}/sys, root: {tmp_path}/root}}\n")
+    device_plugins = tmp_path / "device-plugins"
+    configuration.write_text(
+        f"host: {{sysfs: {tmp_path}/sys, root: {tmp_path}/root, devicePlugins: {device_plugins}, {host}}}\n"
+    )
+    before(tmp_path)
+    for kubelets in (device_plugins, tmp_path / "root/var/lib/kubelet/plugins_registry"):
+        kubelets.mkdir(parents=True)
+    (device_plugins / "kubelet_internal_checkpoint").write_text("{")  # it is not known what kubelet gave to pods
     monkeypatch.setattr(gathering, "ask", lambda _: SERVED)
     monkeypatch.setattr(gathering, "is_synchronised", lambda: True)
     return gathering.gather(Places(configuration, tmp_path / "cni.sock", tmp_path / "proc"))
@@ -459,11 +478,74 @@ VALUES = [
         None,
     ),
     (replace(with_daemon(), unread=(Unread("/etc/cni/net.d", "cannot be read"),)), "could-not-be-read"),
+    (replace(with_daemon(), unread=(Unread("/etc/cni/net.d", "cannot be read", EIO),)), "could-not-be-read"),
+    (replace(with_daemon(), unread=(Unread("/etc/cni/net.d", "cannot be read", EACCES),)), "not-permitted"),
+    (replace(with_daemon(), unread=(Unread("/etc/cni/net.d", "cannot be read", EPERM),)), "not-permitted"),
+    (replace(with_daemon(), unread=(Unread("0000:03:00.0", f"x/numa_node: {NOT_PERMITTED}"),)), "not-permitted"),
+    (replace(with_daemon(), primary_trouble="flannel has no lease for this node"), "primary-not-available"),
+    (replace(with_daemon(), kubelet=KubeletFolders(DEFAULT)), None),
+    (replace(with_daemon(), kubelet=KubeletFolders(DEFAULT, K0S)), "kubelet-elsewhere"),
+    (replace(with_daemon(), kubelet=KubeletFolders(K0S, K0S)), None),
+    (replace(with_daemon(), kubelet=KubeletFolders(DEFAULT, None, ("/x: absent",))), "kubelet-folder-missing"),
     (
         replace(with_daemon(), gpus=Gpus((PciAddress.parse("0000:19:00.0"),))),
         None,
     ),  # a node without rails needs no GPUDirect
 ]
+
+
+def test_machine_that_is_no_node_has_this_finding_and_none_of_a_node() -> None:
+    facts = Facts(Inventory(), Daemon(None, "silent"), is_node=False, clock_is_synchronised=False)
+
+    assert names(facts) == ["not-a-node"]
+
+
+def with_flannel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lease: str | None) -> Facts:
+    folder = tmp_path / "root/etc/cni/net.d"
+    folder.mkdir(parents=True)
+    (folder / "10-flannel.conflist").write_text(FLANNEL)
+    if lease is not None:
+        (tmp_path / "root/run/flannel").mkdir(parents=True)
+        (tmp_path / "root/run/flannel/subnet.env").write_text(lease)
+    (tmp_path / "node.yaml").write_text(f"host: {{sysfs: {tmp_path}/sys, root: {tmp_path}/root}}\n")
+    Tree(tmp_path / "sys").write(SOUND)
+    (tmp_path / "proc").mkdir()
+    monkeypatch.setattr(gathering, "ask", lambda _: SERVED)
+    return gathering.gather(Places(tmp_path / "node.yaml", tmp_path / "cni.sock", tmp_path / "proc"))
+
+
+@pytest.mark.parametrize(
+    ("lease", "trouble"),
+    [
+        ("FLANNEL_SUBNET=10.244.3.1/24\n", None),
+        ("FLANNEL_SUBNET=\n", "/run/flannel/subnet.env names no subnet"),
+        (None, "/run/flannel/subnet.env cannot be read: No such file or directory"),
+    ],
+)
+def test_lease_for_which_railnets_status_fails_is_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lease: str | None, trouble: str | None
+) -> None:
+    facts = with_flannel(tmp_path, monkeypatch, lease)
+
+    seen = [finding.seen for finding in findings(facts) if finding.name == "primary-not-available"]
+    assert seen == ([] if trouble is None else [f"flannel has no lease for this node: {trouble}"])
+
+
+def test_kubelet_that_runs_elsewhere_is_named_with_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "root/data/kubelet/plugins_registry").mkdir(parents=True)
+    facts = gathered(tmp_path, SOUND, monkeypatch, host=f"kubelet: {tmp_path}/elsewhere", before=a_kubelet)
+
+    (finding, missing) = findings(facts)
+    assert (finding.name, missing.name) == ("kubelet-elsewhere", "kubelet-folder-missing")
+    assert "host.kubelet of node.yaml" in finding.seen
+    assert "/data/kubelet (--root-dir of kubelet, process 812)" in finding.seen
+
+
+def a_kubelet(tmp_path: Path) -> None:
+    process = tmp_path / "proc/812"
+    process.mkdir(parents=True)
+    (process / "cmdline").write_bytes(b"/usr/bin/kubelet\0--root-dir=/data/kubelet\0")
+    (process / "root").symlink_to(tmp_path / "root")
 
 
 @pytest.mark.parametrize(("facts", "name"), VALUES)
@@ -474,7 +556,7 @@ def test_findings_of_a_value(facts: Facts, name: str | None) -> None:
 def test_missing_folder_and_wrong_configuration_do_not_end_the_look(tmp_path: Path) -> None:
     configuration = tmp_path / "node.yaml"
     configuration.write_text("nonsense: 1\n")
-    (tmp_path / "proc").mkdir()
+    a_kubelet(tmp_path)
 
     facts = gathering.gather(Places(configuration, tmp_path / "cni.sock", tmp_path / "proc"))
 

@@ -25,12 +25,13 @@ KUBERNETES = "/api/v1/namespaces/default/services/kubernetes"
 VERSION = "/version"
 CARD = "feature.node.kubernetes.io/pci-0207_15b3.present"
 TAINT = {"key": "railnet.io/rails-not-active", "effect": "NoSchedule"}
+NO_NETWORK = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error"
 TELLS = "by each pod's annotation network-status"
 
 
 def a_node(name: str, subnet: int, **more: Any) -> Json:
     """Return a node; `vfs`, `labels`, `taints`, `rails` (the condition) and `ready` change it."""
-    conditions = [{"type": "Ready", "status": more.get("ready", "True")}]
+    conditions = [{"type": "Ready", "status": more.get("ready", "True"), "message": more.get("why", "")}]
     if rails := more.get("rails", "True"):
         message = "rail 1 (mlx5_1) is DOWN" if rails == "False" else "all 2 rails are ACTIVE"
         conditions.append({"type": "RailnetRails", "status": rails, "reason": "x", "message": message})
@@ -235,11 +236,11 @@ CASES: dict[str, tuple[dict[str, object], Finding]] = {
     ),
     "a daemon that is not ready on a node that is away": (
         {NODES: [a_node("a", 1), a_node("b", 2, ready="Unknown")], PROGRAMS: [daemon("a"), daemon("b", ready="False")]},
-        Finding(
-            "node-pod-not-ready",
-            "b",
-            "pod railnet/railnet-b is running and not ready; the node itself is not Ready",
-        ),
+        Finding("node-not-ready", "b", "Ready is Unknown: "),
+    ),
+    "a node whose network is not ready, with a daemon that is": (
+        {NODES: [a_node("a", 1), a_node("b", 2, ready="False", why=NO_NETWORK)], PROGRAMS: [daemon("a"), daemon("b")]},
+        Finding("node-not-ready", "b", f"Ready is False: {NO_NETWORK}"),
     ),
     "an update that stands still": (
         {PROGRAMS: [daemon("a"), daemon("b", image="railnet.io/railnet:0.6.0"), webhook()]},

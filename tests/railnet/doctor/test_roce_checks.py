@@ -35,8 +35,10 @@ def gathered(
     folder.mkdir(parents=True)
     (folder / "00-railnet.conflist").touch()
     configuration = tmp_path / "node.yaml"
+    for kubelets in (tmp_path / "device-plugins", tmp_path / "root/var/lib/kubelet/plugins_registry"):
+        kubelets.mkdir(parents=True)
     configuration.write_text(
-        f"host: {{sysfs: {tmp_path}/sys, root: {tmp_path}/root}}\n"
+        f"host: {{sysfs: {tmp_path}/sys, root: {tmp_path}/root, devicePlugins: {tmp_path}/device-plugins}}\n"
         "pools: [{resource: rdma/roce_vf, select: {linkType: [ether]}}]\n"
     )
     told = {"version": VERSION, "reasons": [], "vfs": [{"vf": VF, "state": state, "reason": None}]}
