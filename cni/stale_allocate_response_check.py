@@ -48,7 +48,7 @@ def _check(attachment: Attachment, uverbs: DeviceNode | None, answer: ContainerA
             f"VF {attachment.vf} has {path} now, but its container gets {_listed(answer.device_nodes)}: {_REMEDY}"
         )
     hcas = _hcas(answer)
-    if hcas and f"{attachment.rdma}:1" not in hcas:
+    if hcas and attachment.rdma not in {hca.partition(":")[0] for hca in hcas}:
         raise Unusable(
             f"VF {attachment.vf} is {attachment.rdma} now, but its container gets NCCL_IB_HCA={_listed(hcas)}: {_REMEDY}"
         )

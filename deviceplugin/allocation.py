@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from deviceplugin.devices import OfferedVf
 from deviceplugin.pool_selection import Pool
 from railnet.errors import NotOurs, NotReady, Unusable
-from railnet.vf.inventory import RdmaDevice
+from railnet.vf.inventory import MLX4_PORTS, RdmaDevice
 from railnet.vf.pci_address import PciAddress
 
 # The container runtime resolves this path on the host, so the daemon's own view of /dev does not matter.
@@ -57,7 +57,7 @@ def allocate(
         return Allocation((), _pci_environment(pool, {offer.id: None for offer in chosen}))
     rdma = {offer.id: _rdma_device(pool, offer, known) for offer in chosen}
     nodes = [node for device in rdma.values() for node in _nodes(pool, device).values()]
-    rails = [(rdma[offer.id].name, offer.rail if pool.nccl_rails else None) for offer in chosen]
+    rails = [(rdma[offer.id], offer.rail if pool.nccl_rails else None) for offer in chosen]
     envs = _pci_environment(pool, dict(rdma)) | _rdma_environment(rails)
     return Allocation((*nodes, _RDMA_CM), envs)
 
@@ -117,15 +117,22 @@ def _details(pool: Pool, address: str, device: RdmaDevice | None) -> dict[str, d
     return generic | {"rdma": _nodes(pool, device) | {"rdma_cm": _RDMA_CM, "rdma_dev": device.name}}
 
 
-def _rdma_environment(devices: Sequence[tuple[str, int | None]]) -> dict[str, str]:
-    """Return the variables that name port 1 of the devices for NCCL and UCX, which otherwise try every HCA of the host (NVIDIA/nccl#1422).
+def _rdma_environment(devices: Sequence[tuple[RdmaDevice, int | None]]) -> dict[str, str]:
+    """Return the variables that name the data ports of the devices for NCCL and UCX, which otherwise try every HCA of the host (NVIDIA/nccl#1422).
 
     NCCL takes a value that begins with "=" as exact names; without it `mlx5_1` would also mean `mlx5_10`. NCCL_IB_GID_INDEX is not set: on
     InfiniBand it means nothing, and on RoCE NCCL chooses the GID by itself since 2.21. NCCL reads a rail after the port since 2.30.7, and
     older versions skip it (docs/decisions/0059).
 
     Args:
-        devices: each device's name, and its rail; None: the rail is not said.
+        devices: each device, and its rail; None: the rail is not said.
     """
-    hcas = ",".join(f"{name}:1" if rail is None else f"{name}:1:{rail}" for name, rail in devices)
-    return {"NCCL_IB_HCA": f"={hcas}", "UCX_NET_DEVICES": ",".join(f"{name}:1" for name, _ in devices)}
+    ports = [(f"{device.name}:{port}", rail) for device, rail in devices for port in _data_ports(device)]
+    hcas = ",".join(port if rail is None else f"{port}:{rail}" for port, rail in ports)
+    return {"NCCL_IB_HCA": f"={hcas}", "UCX_NET_DEVICES": ",".join(port for port, _ in ports)}
+
+
+def _data_ports(device: RdmaDevice) -> tuple[int, ...]:
+    """Return the ports that a program may use. Of several ports of which none is ACTIVE yet, any may be: both libraries leave out the others."""
+    known = len(device.port_numbers) <= MLX4_PORTS or (device.port is not None and device.port.is_active)
+    return device.data_ports if known else device.port_numbers

@@ -86,9 +86,11 @@ def _pf_carrier(pf: PhysicalFunction) -> str | None:
 
 def _port(function: str, device: RdmaDevice) -> str | None:
     port = device.port
-    if port is None or port.state.endswith("ACTIVE"):
+    if port is None or port.is_active:
         return None
-    return f"port 1 of {function} ({device.name}) is {port.state!r}, {port.phys_state!r}: {_port_remedy(port)}"
+    return (
+        f"port {port.number} of {function} ({device.name}) is {port.state!r}, {port.phys_state!r}: {_port_remedy(port)}"
+    )
 
 
 def _port_remedy(port: Port) -> str:

@@ -58,7 +58,10 @@ def ports(facts: Facts) -> Iterator[Finding]:
 
 
 def _port(facts: Facts, pf: PhysicalFunction, name: str, port: Port) -> Iterator[Finding]:
-    where, more = f"{pf.address} ({name})", facts.ports.get(pf.address)
+    where, more = (
+        f"{pf.address} ({name}{'' if port.number == 1 else f', port {port.number}'})",
+        facts.ports.get(pf.address),
+    )
     infiniband = port.link_layer == "InfiniBand"
     if not _active(port):
         sm_lid = "" if more is None or more.sm_lid is None else f", sm_lid {more.sm_lid:#x}"
@@ -105,10 +108,10 @@ def partitions(facts: Facts) -> Iterator[Finding]:
         if port is None or not _active(port) or port.link_layer != "InfiniBand" or more is None:
             continue
         if not more.pkeys:
-            yield Finding("no-partition", str(vf.address), "every entry of ports/1/pkeys is 0x0000")
+            yield Finding("no-partition", str(vf.address), "every entry of its port's `pkeys` is 0x0000")
         elif not any(pkey & _FULL_MEMBER for pkey in more.pkeys):
             table = ", ".join(f"{pkey:#06x}" for pkey in more.pkeys)
-            yield Finding("limited-partition", str(vf.address), f"ports/1/pkeys has {table}")
+            yield Finding("limited-partition", str(vf.address), f"its port's `pkeys` has {table}")
 
 
 def _pfs(facts: Facts) -> list[PhysicalFunction]:

@@ -15,7 +15,7 @@ from railnet.vf.permitted_networks import Network
 
 @dataclass(frozen=True, slots=True)
 class PortFacts:
-    """The attributes that the subnet manager gave a function's port 1. LIDs are None where the file is absent; `pkeys` are the used entries."""
+    """The attributes that the subnet manager gave a function's first data port. LIDs are None where the file is absent; `pkeys` are the used entries."""
 
     lid: int | None
     sm_lid: int | None

@@ -28,7 +28,7 @@ from railnet.kernel.roce_facts import RoceFacts
 from railnet.kernel.sockets.local_address_check import is_local
 from railnet.kernel.sysfs import pci_bridges
 from railnet.kernel.sysfs.folder import SysfsFolder
-from railnet.kernel.sysfs.functions import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs, first_data_port
 from railnet.kubelet.checkpoint_file import CheckpointFile
 from railnet.status.status_command import Unreachable, ask
 from railnet.vf.address_slice import IpNetwork, parse_subnet_env
@@ -140,7 +140,7 @@ def _by_card(inventory: Inventory) -> Iterator[tuple[PciAddress, tuple[PhysicalF
 def _port(sysfs: Sysfs, function: PciAddress) -> PortFacts:
     pkeys = sysfs.pkeys(function)
     with sysfs.folder(function) as folder:
-        lids = [_lid(folder, f"infiniband/{name}/ports/1") for name in folder.names("infiniband")]
+        lids = [_lid(folder, first_data_port(folder, name)) for name in folder.names("infiniband")]
         folder.require()
     lid, sm_lid = lids[0] if lids else (None, None)
     return PortFacts(lid, sm_lid, pkeys)

@@ -1,6 +1,6 @@
 """Facts about a node's PFs, VFs and rails at one moment. The values are frozen; newer facts are new values."""
 
-from collections.abc import Container, Iterator, KeysView, Mapping
+from collections.abc import Container, Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypedDict, TypeVar, get_args
 
@@ -31,18 +31,43 @@ class Netdev:
     mtu: int
 
 
+MLX4_PORTS = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Port:
-    """Port 1 of an RDMA device, in the words of `/sys/class/infiniband/<dev>/ports/1`."""
+    """A port of an RDMA device, in the words of `/sys/class/infiniband/<dev>/ports/<number>`."""
 
     state: str
     phys_state: str
     link_layer: LinkLayer
+    number: int = 1
+
+    @property
+    def is_active(self) -> bool:
+        """Return whether it carries data."""
+        return self.state.endswith("ACTIVE")
+
+
+def data_ports(ports: Sequence[Port]) -> tuple[Port, ...]:
+    """Return the ports of one RDMA device that carry data, of those that it has, in the order of their numbers.
+
+    Most devices have port 1 alone. An mlx4 card may have two (MLX4_MAX_PORTS, include/linux/mlx4/device.h), of which the second is another
+    network with a netdev of its own, so port 1 stands for the device. A card with several planes may have its data on other ports, and its
+    port 1 is then never ACTIVE: these are the ACTIVE ones. While no port is ACTIVE, the first one stands for the device.
+    """
+    first = tuple(ports[:1])
+    if first and first[0].number == 1 and (first[0].is_active or len(ports) <= MLX4_PORTS):
+        return first
+    return tuple(port for port in ports if port.is_active) or first
 
 
 @dataclass(frozen=True, slots=True)
 class RdmaDevice:
-    """An RDMA device. A character device is None if the kernel has none for it; not every VF has `umad` and `issm`."""
+    """An RDMA device. A character device is None if the kernel has none for it; not every VF has `umad` and `issm`.
+
+    `port` is the first of its `data_ports`; `port_numbers` are those of all its ports.
+    """
 
     name: str
     node_guid: Guid
@@ -50,6 +75,8 @@ class RdmaDevice:
     uverbs: DeviceNode | None
     umad: DeviceNode | None
     issm: DeviceNode | None
+    data_ports: tuple[int, ...] = (1,)
+    port_numbers: tuple[int, ...] = (1,)
 
 
 @dataclass(frozen=True, slots=True)

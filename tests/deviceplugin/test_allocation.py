@@ -9,7 +9,7 @@ from deviceplugin.allocation import allocate, environment_name
 from deviceplugin.devices import OfferedVf, Offers
 from deviceplugin.pool_selection import DEFAULT, Pool, Selector
 from railnet.errors import NotOurs, NotReady, Unusable
-from railnet.vf.inventory import RdmaDevice
+from railnet.vf.inventory import Port, RdmaDevice
 from railnet.vf.vf_table import VfTable
 from tests.deviceplugin.builders import a_vf, an_rdma_device, two_rails
 
@@ -64,6 +64,36 @@ def test_allocate_names_the_rails_for_nccl_and_not_for_ucx_if_the_pool_has_them(
 
     assert envs["NCCL_IB_HCA"] == "=mlx5_4:1:0,mlx5_2:1:1"
     assert envs["UCX_NET_DEVICES"] == "mlx5_4:1,mlx5_2:1"
+
+
+PLANES = Port("4: ACTIVE", "5: LinkUp", "InfiniBand", 3)
+
+
+@pytest.mark.parametrize(
+    ("port", "data_ports", "numbers", "named"),
+    [
+        (replace(PLANES), (3,), (3,), "mlx5_1:3"),
+        (replace(PLANES, state="1: DOWN"), (3,), (3,), "mlx5_1:3"),
+        (replace(PLANES), (3, 6), (1, 2, 3, 4, 5, 6), "mlx5_1:3,mlx5_1:6"),
+        (replace(PLANES, state="1: DOWN", number=1), (1,), (1, 2, 3), "mlx5_1:1,mlx5_1:2,mlx5_1:3"),
+        (replace(PLANES, state="1: DOWN", number=1), (1,), (1, 2), "mlx5_1:1"),
+    ],
+    ids=[
+        "port 3 alone",
+        "port 3 alone, before its ADD",
+        "planes",
+        "planes, before its ADD",
+        "two networks, before its ADD",
+    ],
+)
+def test_allocate_names_the_data_ports(
+    port: Port, data_ports: tuple[int, ...], numbers: tuple[int, ...], named: str
+) -> None:
+    rdma = an_rdma_device(1, port, data_ports=data_ports, port_numbers=numbers)
+
+    envs = allocate(POOL, [OfferedVf(a_vf(rdma=rdma), 0, None)], ["0000:03:00.1"], {}).envs
+
+    assert (envs["NCCL_IB_HCA"], envs["UCX_NET_DEVICES"]) == (f"={named}", named)
 
 
 def test_allocate_names_no_rail_that_is_not_certain() -> None:

@@ -17,6 +17,11 @@ POLLING = replace(DOWN, phys_state="2: Polling")
 
 HEALTHY = {
     "a free VF": (PF, VF, False),
+    "a card with its data on port 3": (
+        a_pf(rdma=an_rdma_device(0, replace(ACTIVE, number=3), data_ports=(3,), port_numbers=(3,))),
+        a_vf(),
+        False,
+    ),
     "a free VF whose own port is down": (PF, a_vf(rdma=an_rdma_device(1, DOWN)), False),
     "a pod's VF whose RDMA device is visible": (PF, a_vf(netdev=None), True),
     "a pod's VF of which no device is visible": (PF, a_vf(netdev=None, rdma=None), True),

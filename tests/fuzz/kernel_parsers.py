@@ -395,7 +395,7 @@ _SYSFS_FUNCTIONS += (
     "_has_port",
     "_rdma",
 )
-_SYSFS_FUNCTIONS += ("_of_port_1", "_port", "_device_node", "Sysfs.roce_port", "_gids")
+_SYSFS_FUNCTIONS += ("_of_port", "_port", "_device_node", "Sysfs.roce_port", "_gids")
 PARSERS = (
     Parser("netlink", netlink, (OSError,), {"railnet.kernel.netlink.protocol": _PROTOCOL_FUNCTIONS}),
     Parser(

@@ -25,6 +25,7 @@ from railnet.kernel.threads.bounded_writes import BoundedWrites
 from railnet.vf.guid import Guid
 from railnet.vf.inventory import (
     LINK_LAYERS,
+    MLX4_PORTS,
     DeviceNode,
     Inventory,
     LinkLayer,
@@ -33,6 +34,7 @@ from railnet.vf.inventory import (
     Port,
     RdmaDevice,
     VirtualFunction,
+    data_ports,
 )
 from railnet.vf.pci_address import PciAddress
 
@@ -205,26 +207,32 @@ class Sysfs:
         return False, None
 
     def port(self, function: PciAddress) -> Port | None:
-        """Read port 1 of one function. Return None while the function shows no RDMA device.
+        """Read the first data port of one function. Return None while the function shows no RDMA device.
 
         Raises:
             Unreadable: it cannot be read.
         """
         with suppress(*_GONE), self.folder(function) as folder:
-            ports = [_port(folder, f"infiniband/{name}/ports/1") for name in folder.names("infiniband")]
+            ports = [
+                port
+                for name in folder.names("infiniband")
+                for port in _data_ports(folder, name, _port_numbers(folder, name))[:1]
+            ]
             folder.require()
-            return next((port for port in ports if port is not None), None)
+            return next(iter(ports), None)
         return None
 
     def rate(self, function: PciAddress) -> str | None:
-        """Read the rate of port 1 of one function in Gb/s, such as `400`. Return None if it cannot be read, or has another form."""
+        """Read the rate of the first data port of one function in Gb/s, such as `400`. Return None if it cannot be read, or has another form."""
         with suppress(*_GONE), self.folder(function) as folder:
-            rates = [folder.value(f"infiniband/{name}/ports/1/rate", parse_rate) for name in folder.names("infiniband")]
+            rates = [
+                folder.value(f"{first_data_port(folder, name)}/rate", parse_rate) for name in folder.names("infiniband")
+            ]
             return next((rate for rate in rates if rate is not None), None)
         return None
 
     def pkeys(self, function: PciAddress) -> tuple[int, ...]:
-        """Read the partition keys that the subnet manager gave port 1 of one function, without the table's unused entries.
+        """Read the partition keys that the subnet manager gave the first data port of one function, without the table's unused entries.
 
         Bit 15 of a key means full membership. Return none while the function shows no RDMA device.
 
@@ -232,7 +240,7 @@ class Sysfs:
             Unreadable: one cannot be read.
         """
         with suppress(*_GONE), self.folder(function) as folder:
-            tables = [f"infiniband/{name}/ports/1/pkeys" for name in folder.names("infiniband")]
+            tables = [f"{first_data_port(folder, name)}/pkeys" for name in folder.names("infiniband")]
             indexes = [(table, name) for table in tables for name in folder.names(table) if name.isdecimal()]
             entries = [
                 f"{table}/{name}" for table, name in sorted(indexes, key=lambda index: (index[0], int(index[1])))
@@ -243,7 +251,7 @@ class Sysfs:
         return ()
 
     def roce_port(self, function: PciAddress) -> RocePort | None:
-        """Read the GIDs and the traffic class of port 1 of one function. Return None while the function shows no RDMA device.
+        """Read the GIDs and the traffic class of the first data port of one function. Return None while the function shows no RDMA device.
 
         The kernel gives a new GID the lowest free entry (find_gid(), drivers/infiniband/core/cache.c). So the table, which may have
         hundreds of entries, is read until many in a row are unused.
@@ -254,9 +262,10 @@ class Sysfs:
         with suppress(*_GONE), self.folder(function) as folder:
             names = folder.names("infiniband")
             if names:
-                device = f"infiniband/{names[0]}"
+                path = first_data_port(folder, names[0])
                 # MLNX_OFED's file; it says `Global tclass=106`, or nothing.
-                port = RocePort(_gids(folder, f"{device}/ports/1"), folder.text(f"{device}/tc/1/traffic_class"))
+                traffic_class = f"infiniband/{names[0]}/tc/{path.rpartition('/')[2]}/traffic_class"
+                port = RocePort(_gids(folder, path), folder.text(traffic_class))
                 folder.require()
                 return port
             folder.require()
@@ -539,27 +548,56 @@ def _rdma(folder: SysfsFolder) -> RdmaDevice | None:
         node_guid = folder.value(f"infiniband/{name}/node_guid", Guid.parse)
         if node_guid is None and folder.faults == faults:  # the device is going away
             continue
-        mad = folder.names("infiniband_mad")
+        mad, numbers = folder.names("infiniband_mad"), _port_numbers(folder, name)
+        ports = _data_ports(folder, name, numbers)
+        first = ports[0].number if ports else 1
         return RdmaDevice(
             name=name,
             node_guid=node_guid or _NO_GUID,
-            port=_port(folder, f"infiniband/{name}/ports/1"),
+            port=next(iter(ports), None),
             uverbs=_device_node(folder, "infiniband_verbs", folder.names("infiniband_verbs")),
-            umad=_device_node(folder, "infiniband_mad", _of_port_1(folder, mad, "umad")),
-            issm=_device_node(folder, "infiniband_mad", _of_port_1(folder, mad, "issm")),
+            umad=_device_node(folder, "infiniband_mad", _of_port(folder, mad, "umad", first)),
+            issm=_device_node(folder, "infiniband_mad", _of_port(folder, mad, "issm", first)),
+            data_ports=tuple(port.number for port in ports) or (1,),
+            port_numbers=numbers or (1,),
         )
     return None
 
 
-def _of_port_1(folder: SysfsFolder, names: Iterable[str], kind: str) -> list[str]:
-    """Return the devices of one kind that belong to port 1. Only an RDMA device with several ports has several of a kind."""
+def _of_port(folder: SysfsFolder, names: Iterable[str], kind: str, port: int) -> list[str]:
+    """Return the devices of one kind that belong to a port. Only an RDMA device with several ports has several of a kind."""
     devices = [name for name in names if name.startswith(kind)]
     if len(devices) > 1:
-        return [name for name in devices if folder.number(f"infiniband_mad/{name}/port", 1) == 1]
+        return [name for name in devices if folder.number(f"infiniband_mad/{name}/port", 1) == port]
     return devices
 
 
-def _port(folder: SysfsFolder, path: str) -> Port | None:
+def first_data_port(folder: SysfsFolder, device: str) -> str:
+    """Return the folder of the port that stands for an RDMA device. A device with one port is asked for nothing."""
+    numbers = _port_numbers(folder, device)
+    if len(numbers) > 1:
+        numbers = tuple(port.number for port in _data_ports(folder, device, numbers))
+    return f"infiniband/{device}/ports/{next(iter(numbers), 1)}"
+
+
+def _data_ports(folder: SysfsFolder, device: str, numbers: tuple[int, ...]) -> tuple[Port, ...]:
+    """Read the data ports of an RDMA device; no port that cannot be one, since each file may ask the firmware."""
+    ports: list[Port] = []
+    is_mlx4s = numbers[:1] == (1,) and len(numbers) <= MLX4_PORTS
+    for number in numbers[:1] if is_mlx4s else numbers:
+        port = _port(folder, f"infiniband/{device}/ports/{number}", number)
+        if port is not None:
+            ports.append(port)
+        if number == 1 and ports and ports[0].is_active:
+            break
+    return data_ports(ports)
+
+
+def _port_numbers(folder: SysfsFolder, device: str) -> tuple[int, ...]:
+    return tuple(sorted(int(name) for name in folder.names(f"infiniband/{device}/ports") if name.isdecimal()))
+
+
+def _port(folder: SysfsFolder, path: str, number: int) -> Port | None:
     state, phys_state = folder.text(f"{path}/state"), folder.text(f"{path}/phys_state")
     if state is None or phys_state is None:
         return None
@@ -567,7 +605,7 @@ def _port(folder: SysfsFolder, path: str) -> Port | None:
     link_layer = folder.value(f"{path}/link_layer", _parse_link_layer)
     if link_layer is None and folder.faults != faults:
         return None
-    return Port(state, phys_state, link_layer or "InfiniBand")
+    return Port(state, phys_state, link_layer or "InfiniBand", number)
 
 
 def _parse_link_layer(text: str) -> LinkLayer:

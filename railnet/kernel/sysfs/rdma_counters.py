@@ -7,20 +7,21 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from railnet.fabric.rdma_counter_deltas import parse_counter
-from railnet.kernel.sysfs.functions import Sysfs
+from railnet.kernel.sysfs.functions import Sysfs, first_data_port
 from railnet.vf.pci_address import PciAddress
 
 
 def read_counters(sysfs: Sysfs, function: PciAddress, device: str, names: Iterable[str]) -> dict[str, int]:
-    """Read files below `ports/1` of a function's RDMA device. A counter that the device lacks, or that is no number, is left out.
+    """Read files below the first data port of a function's RDMA device. A counter that the device lacks, or that is no number, is left out.
 
     Raises:
         OSError: the daemon or the node lacks descriptors or memory.
     """
     counters: dict[str, int] = {}
     with suppress(FileNotFoundError, NotADirectoryError), sysfs.folder(function) as folder:
+        port = first_data_port(folder, device)
         for name in names:
-            text = folder.text(f"infiniband/{device}/ports/1/{name}")
+            text = folder.text(f"{port}/{name}")
             if text is not None and (value := parse_counter(text)) is not None:
                 counters[name] = value
     return counters

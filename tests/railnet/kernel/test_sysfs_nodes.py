@@ -95,7 +95,7 @@ CX3 = the_pf(
     driver="mlx4_core",
     totalvfs=8,
     netdev=Netdev("ibs5", 7, 4092),
-    rdma=device(9, "b859:9f03:00f9:8f86", ACTIVE, name="mlx4_0"),
+    rdma=device(9, "b859:9f03:00f9:8f86", ACTIVE, name="mlx4_0", port_numbers=(1, 2)),
 )
 
 
@@ -317,13 +317,13 @@ def test_each_file_is_opened_once(tmp_path: Path, node: tuple[Function, ...]) ->
 
 
 def test_each_file_of_two_ports_on_one_function_is_opened_once(tmp_path: Path) -> None:
-    """Only `infiniband/` is listed twice: it also says whether a netdev belongs to port 2."""
+    """Only two folders are listed twice: they also say whether a netdev belongs to port 2."""
     Tree(tmp_path).write(nodes.TWO_PORTS_ON_ONE_FUNCTION)
 
     inventory, _ = opens(tmp_path)
 
     assert [path for path, count in inventory.items() if count > 1 and not is_a_card(path)] == [
-        f"{tmp_path}/devices/{nodes.ROOT}/{PF}/infiniband/"
+        f"{tmp_path}/devices/{nodes.ROOT}/{PF}/{folder}/" for folder in ("infiniband", "infiniband/mlx4_0/ports")
     ]
 
 
@@ -333,7 +333,7 @@ def test_reread_of_one_vf_opens_no_file_of_another(tmp_path: Path) -> None:
 
     _, again = opens(tmp_path)
 
-    assert len(again) == 15  # the folder, four lists, ten files
+    assert len(again) == 16  # the folder, five lists, ten files
     assert [path for path in again if "/0000:10:00.1" not in path] == []
 
 
