@@ -121,7 +121,7 @@ class NetdevLookup:
         return await self._read(vf, partial(self._sysfs.netdev, vf))
 
     async def renamed(self, vfs: Iterable[PciAddress], steps: Iterable[RenameLink]) -> None:
-        """Wait until sysfs shows the new names of these VFs' netdevs; no longer than usual, since a rename may be refused.
+        """Wait until sysfs shows these VFs' netdevs, under their new names after the steps that the kernel did.
 
         Raises:
             OSError: as `netdev`.

@@ -227,10 +227,10 @@ class NodeNetdevs:
             vfs = tuple(vf.address for vf in misnamed)
             written = await self.threads.run_to_the_end(_NAMES, partial(orphan_netdev_return.written_names, vfs))
             steps = orphan_rescue.rename_on_node(self._table.inventory, misnamed, written)
-            await self.threads.run_to_the_end(_NAMES, partial(perform.detach, steps, None))
+            renamed = await self.threads.run_to_the_end(_NAMES, partial(perform.rename, steps))
             # No record says how they were: they came back from a namespace that ended, and their record was lost.
             await self._reset(ResetLink(vf.address, vf.netdev.ifindex, {}) for vf in misnamed if vf.netdev is not None)
-            await self._netdevs.renamed(vfs, steps)
+            await self._netdevs.renamed(vfs, renamed)
             await self._netdevs.reread(vfs)
 
     async def _end_waiting(self, addresses: Collection[PciAddress]) -> None:

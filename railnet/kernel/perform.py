@@ -99,6 +99,15 @@ def detach(steps: Iterable[DetachStep], netns_fd: int | None) -> tuple[MoveLinkO
     return tuple(moved)
 
 
+def rename(steps: Iterable[RenameLink]) -> tuple[RenameLink, ...]:
+    """Rename links of the node; return the steps that the kernel did. A link that is gone, and one whose new name another has, stay as they are.
+
+    Raises:
+        OSError: what else the kernel refused.
+    """
+    return tuple(step for step in steps if _rename_link(step))
+
+
 def take_back(steps: Iterable[DetachStep], netns_fd: int, sysfs: Sysfs) -> dict[PciAddress, Netdev]:
     """Do what `detach` does, and give the netdevs that it moved under their own names their settings back, as `reset` does.
 
@@ -361,10 +370,12 @@ def _delete_links(sandbox: Links, ifindexes: Iterable[int]) -> None:
                 raise
 
 
-def _rename_link(step: RenameLink) -> None:
+def _rename_link(step: RenameLink) -> bool:
     with links() as node:
         try:
             node.rename(step.ifindex, step.ifname)
         except OSError as error:
             if error.errno not in (ENODEV, EEXIST):  # EEXIST: another link has the name now; any name serves
                 raise
+            return False
+        return True

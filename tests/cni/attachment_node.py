@@ -33,7 +33,7 @@ from railnet.vf.pci_address import PciAddress
 from railnet.vf.permitted_networks import DEFAULT, Network, Networks, NoIpam
 from railnet.vf.record import Record
 from railnet.vf.restored_link_settings import Settings, Value
-from railnet.vf.steps import ResetLink
+from railnet.vf.steps import RenameLink, ResetLink
 from railnet.vf.vf_table import VfTable
 from tests.cni.fake_executable import CONF, ENVIRON
 from tests.railnet.kernel.tree import ON_NODE, UNBOUND, Tree, netdev
@@ -51,6 +51,7 @@ class Kernel:
     """
 
     def __init__(self) -> None:
+        self.taken_names: frozenset[str] = frozenset()  # of the node's other links
         self.steps: list[object] = []
         self.tries = 0
         self.resets: list[ResetLink] = []
@@ -70,6 +71,11 @@ class Kernel:
 
     def detach(self, steps: Iterable[object], netns_fd: int | None) -> None:
         self._do(steps)
+
+    def rename(self, steps: Iterable[RenameLink]) -> tuple[RenameLink, ...]:
+        steps = tuple(steps)
+        self._do(steps)
+        return tuple(step for step in steps if step.ifname not in self.taken_names)
 
     def take_back(self, steps: Iterable[object], netns_fd: int, sysfs: Sysfs) -> dict[PciAddress, Netdev]:
         self._do(steps)

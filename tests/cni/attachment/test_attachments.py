@@ -4,7 +4,7 @@ import asyncio
 import json
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from errno import ENODEV
 from ipaddress import ip_interface, ip_network
@@ -14,7 +14,7 @@ import pytest
 
 from cni import request as requests
 from cni.attachment import attachments as attachments_module
-from cni.attachment import netdev_return
+from cni.attachment import host_netdev_lookup, netdev_return
 from cni.attachment.attachments import Attachments
 from railnet.errors import Misconfigured, NotPermitted, NotReady, Unusable
 from railnet.kernel import vf_netdev_recognition
@@ -70,6 +70,23 @@ def test_new_name_that_sysfs_shows_late_is_waited_for(node: Node, monkeypatch: p
         return await planned(attachments, netns_fd)
 
     assert node.run(main).attachments[0].host_ifname == "ibs5v0"
+
+
+def test_netdev_whose_name_another_link_has_is_attached_without_a_wait(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def look_once(condition: Callable[[], Awaitable[bool]], *_: object) -> bool:
+        assert await condition(), "it waits for a name that the kernel has refused"
+        return True
+
+    node.netdev_is("net1")
+    monkeypatch.setattr(orphan_netdev_return, "written_names", lambda vfs: dict.fromkeys(vfs, "ibs5v0"))
+    monkeypatch.setattr(host_netdev_lookup, "until_awaited", look_once)
+    node.kernel.taken_names = frozenset({"ibs5v0"})
+
+    record = node.run(planned)
+
+    assert (node.kernel.steps, record.attachments[0].vf) == ([RENAMED], VF)
 
 
 def test_plan_without_a_namespace_is_refused(node: Node) -> None:

@@ -399,6 +399,16 @@ def test_rename_of_a_link_that_is_gone_or_to_a_name_that_is_taken_is_no_error(
     assert (raised == []) is fine
 
 
+@pytest.mark.parametrize("number", [errno.ENODEV, errno.EEXIST])
+def test_rename_that_the_kernel_refuses_is_not_among_those_done(a_kernel, number: int) -> None:
+    kernel, step = a_kernel([a_link(31, "net1")]), RenameLink(31, "ibs5v0")
+    kernel.refuses = {"rename": OSError(number, "refused")}
+    refused = perform.rename((step,))
+    kernel.refuses = {}
+
+    assert (refused, perform.rename((step,))) == ((), (step,))
+
+
 # Take back: detach, and the settings as they were before.
 
 BACK = MoveLinkOut(VF, "ibs5v0", {"alias": "", "altnames": (), "mtu": 4092})
