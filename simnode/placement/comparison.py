@@ -27,10 +27,10 @@ class Contender:
     one_leaf: bool = False
 
 
-def railnet(constraint: Constraint, *, prefers_nodes: bool = True) -> MakePolicy:
+def railnet(constraint: Constraint, *, prefers_nodes: bool = True, pins_leaf: bool = True) -> MakePolicy:
     """Return the planner, with this constraint for all gangs."""
     rules = Rules(apart=not prefers_nodes)
-    return partial(Planner, constraint=constraint, rules=rules, prefers_nodes=prefers_nodes)
+    return partial(Planner, constraint=constraint, rules=rules, prefers_nodes=prefers_nodes, pins_leaf=pins_leaf)
 
 
 def prefers_leaf(relax_after: float) -> Constraint:

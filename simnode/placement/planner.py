@@ -29,7 +29,13 @@ class Planner:
     """
 
     def __init__(
-        self, scheduler: Scheduler, constraint: Constraint, rules: Rules, *, prefers_nodes: bool = False
+        self,
+        scheduler: Scheduler,
+        constraint: Constraint,
+        rules: Rules,
+        *,
+        prefers_nodes: bool = False,
+        pins_leaf: bool = True,
     ) -> None:
         """Make it.
 
@@ -37,10 +43,12 @@ class Planner:
             scheduler: for the leaves of its nodes.
             constraint: what all gangs ask for.
             rules: what each pass goes by.
-            prefers_nodes: whether pods prefer the node on which the planner keeps room for them, beside being pinned to its leaf.
+            prefers_nodes: whether pods prefer the node on which the planner keeps room for them.
+            pins_leaf: whether pods are pinned to its leaf. Those of a PodGroup are not: they are nominated for the node alone.
         """
         self.last = Pass()
-        self._constraint, self._rules, self._prefers_nodes = constraint, rules, prefers_nodes
+        self._constraint, self._rules = constraint, rules
+        self._prefers_nodes, self._pins_leaf = prefers_nodes, pins_leaf
         self._leaves = {_leaf_name(leaf): leaf for leaf in scheduler.leaves}
         self._nodes = {_node_name(number): number for number in range(len(scheduler.leaf_of_node))}
         self._cluster = Cluster(leaf_nodes(scheduler.leaf_of_node))
@@ -83,7 +91,7 @@ class Planner:
     def _pin(self, seat: Seat) -> Pin:
         leaf = dict(seat.domain).get(LEAF)
         return Pin(
-            leaf=None if leaf is None else self._leaves[leaf],
+            leaf=self._leaves[leaf] if leaf is not None and self._pins_leaf else None,
             preferred=self._nodes[seat.node] if self._prefers_nodes else None,
         )
 

@@ -18,10 +18,14 @@ from simnode.placement.figures import figures
 
 GANGS = 120
 RAILNET = [RELAXED_AFTER_30, Contender("Railnet, required leaf", railnet(REQUIRES_LEAF), one_leaf=True)]
+POD_GROUPS = [
+    Contender("PodGroups, relaxed after 30 s", railnet(prefers_leaf(30.0), pins_leaf=False)),
+    Contender("PodGroups, required leaf", railnet(REQUIRES_LEAF, pins_leaf=False), one_leaf=True),
+]
 BY_NAME = {contender.name: contender for contender in CONTENDERS}
 
 
-@pytest.mark.parametrize("contender", CONTENDERS, ids=lambda contender: contender.name)
+@pytest.mark.parametrize("contender", [*CONTENDERS, *POD_GROUPS], ids=lambda contender: contender.name)
 def test_every_gang_is_bound_whole_where_it_may_be_and_no_node_is_over_booked(contender: Contender):
     result = judged(IRREGULAR, contender, seed=7, count=GANGS)
 
@@ -54,6 +58,13 @@ def test_gangs_with_parameter_servers_are_bound_whole_where_they_may_be(contende
 
     assert any(len(set(run.gang.vfs)) > 1 for run in result.runs)
     assert result.refused == 0
+
+
+@pytest.mark.parametrize(
+    ("by_group", "by_gates"), [*zip(POD_GROUPS, RAILNET, strict=True)], ids=["preferred", "required"]
+)
+def test_gangs_of_pod_groups_lie_where_those_behind_gates_do(by_group: Contender, by_gates: Contender):
+    assert judged(IRREGULAR, by_group, seed=5, count=GANGS) == judged(IRREGULAR, by_gates, seed=5, count=GANGS)
 
 
 def test_a_gang_that_is_not_in_one_leaf_waited_until_it_relaxed():
