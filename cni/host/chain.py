@@ -4,16 +4,19 @@ Each verb is a generator: it yields an `Exec` and is sent the `ExecOutput`. So t
 the slow lane, which runs them itself, use the same code.
 """
 
+from cni.host import multus_circle, plugin_folder
 from cni.host.errors import CONFIGURATION, DELEGATE_BROKE, TRY_AGAIN, CniError, DelegateError, NotExecuted, TimedOut
 from cni.host.json_object import load_object
 from cni.host.json_text import dumps
+from cni.host.multus_circle import LeadsBack
 from cni.host.result_version_conversion import CHECK_SINCE, STATUS_AND_GC_SINCE, chosen, number, result_in
 
 TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Collection, Generator
 
     from cni.host.json_object import JsonObject
+    from cni.host.plugin_folder import PluginFiles, ReadFolder
 
 OURSELVES = "railnet"
 NEWEST_WITHOUT_LISTS = "1.0.0"  # a libcni that does not know `cniVersions` knows no newer version, either
@@ -35,8 +38,12 @@ class Exec:
 
     def environ(self) -> "dict[bytes, bytes]":
         """Return what differs from the request's own environment."""
-        command = {b"CNI_COMMAND": self.command.encode()}
-        return {**command, b"CNI_IFNAME": self.ifname.encode()} if self.ifname else command
+        environ = {b"CNI_COMMAND": self.command.encode()}
+        if self.ifname:
+            environ[b"CNI_IFNAME"] = self.ifname.encode()
+        if self.plugin in multus_circle.TYPES:
+            environ[multus_circle.MARK] = b"1"
+        return environ
 
 
 class ExecOutput:
@@ -75,26 +82,28 @@ class Primary:
         self.plugins = plugins
 
 
-def parse(raw: bytes, path: str, asked: str = NEWEST_WITHOUT_LISTS) -> Primary:
+def _no_folder(_: str) -> "PluginFiles":
+    return []
+
+
+def parse(raw: bytes, path: str, asked: str = NEWEST_WITHOUT_LISTS, read_folder: "ReadFolder" = _no_folder) -> Primary:
     """Read a primary configuration, a list of plugins or a single one, to be run at version `asked` at most.
 
+    `read_folder` reads the network's folder of further plugins, if libcni would (`cni.host.plugin_folder`).
+
     Raises:
-        CniError: code 7, it is broken, or names Railnet itself.
+        CniError: code 7, it is broken, or names Railnet itself. OSError: as `read_folder`.
     """
     conf = load_object(raw, f"the primary configuration {path}", CONFIGURATION)
-    plugins = conf.get("plugins", [conf])
-    if not isinstance(plugins, list) or not plugins or not all(isinstance(plugin, dict) for plugin in plugins):
-        raise CniError(CONFIGURATION, f"'plugins' in {path} should be a list of at least one plugin")
+    folder = plugin_folder.of(conf, path)
+    files = read_folder(folder) if folder is not None else []
+    plugins = _inlined(conf, path, bool(files))
     for plugin in plugins:
-        kind = plugin.get("type")
-        if not isinstance(kind, str) or not kind or not _is_file_name(kind):
-            raise CniError(
-                CONFIGURATION, f"a plugin in {path} has the type {kind!r}; it should be a file name in CNI_PATH"
-            )
-        if not isinstance(plugin.get("capabilities") or {}, dict):
-            raise CniError(CONFIGURATION, f"'capabilities' of plugin {kind!r} in {path} should be an object")
-        if OURSELVES in (kind, _delegate(plugin)):
-            raise CniError(CONFIGURATION, f"{path} names Railnet itself; 'primary' should be the node's other network")
+        _check_plugin(plugin, path)
+    for file, content in files:
+        plugin = load_object(content, f"the plugin configuration {file}", CONFIGURATION)
+        _check_plugin(plugin, file)
+        plugins.append(plugin)
     listed = conf.get("cniVersions", [])
     if not isinstance(listed, list) or not all(isinstance(version, str) for version in listed):
         raise CniError(CONFIGURATION, f"'cniVersions' in {path} should be a list of versions")
@@ -103,13 +112,35 @@ def parse(raw: bytes, path: str, asked: str = NEWEST_WITHOUT_LISTS) -> Primary:
     return Primary(str(conf.get("name", "")), version, plugins, disable_check, disable_gc)
 
 
+def _inlined(conf: "JsonObject", path: str, may_be_absent: bool) -> "list[JsonObject]":
+    """Return the plugins in the configuration itself. A list may have none if its folder has some."""
+    if may_be_absent and "plugins" not in conf:
+        return []
+    plugins = conf.get("plugins", [conf])
+    if not isinstance(plugins, list) or not plugins or not all(isinstance(plugin, dict) for plugin in plugins):
+        raise CniError(CONFIGURATION, f"'plugins' in {path} should be a list of at least one plugin")
+    return list(plugins)
+
+
+def _check_plugin(plugin: "JsonObject", path: str) -> None:
+    kind = plugin.get("type")
+    if not isinstance(kind, str) or not plugin_folder.is_file_name(kind):
+        raise CniError(CONFIGURATION, f"a plugin in {path} has the type {kind!r}; it should be a file name in CNI_PATH")
+    if not isinstance(plugin.get("capabilities") or {}, dict):
+        raise CniError(CONFIGURATION, f"'capabilities' of plugin {kind!r} in {path} should be an object")
+    if OURSELVES in (kind, _delegate(plugin)):
+        raise LeadsBack(f"{path} names Railnet itself; 'primary' should be the node's other network")
+    multus_circle.refuse(plugin, path)
+
+
 def _is_set(conf: "JsonObject", key: str) -> bool:
-    # Only a list has such keys, and newer libcni reads them from a string, too (libcni/conf.go).
-    return "plugins" in conf and (conf.get(key) is True or str(conf.get(key)).lower() == "true")
+    return "plugins" in conf and plugin_folder.is_set(conf, key)  # only a list has such keys
 
 
-def _is_file_name(kind: str) -> bool:
-    return not kind.startswith(".") and "/" not in kind and "\0" not in kind
+def without(primary: Primary, omit: "Collection[str]") -> Primary:
+    """Return the primary without the plugins of these types, which the runtime runs after Railnet. The first one always stays."""
+    plugins = [plugin for position, plugin in enumerate(primary.plugins) if not position or plugin["type"] not in omit]
+    return Primary(primary.name, primary.version, plugins, primary.disable_check, primary.disable_gc)
 
 
 def _delegate(plugin: "JsonObject") -> object:
@@ -127,10 +158,18 @@ def load(path: str, asked: str = NEWEST_WITHOUT_LISTS) -> Primary:
     try:
         with open(path, "rb") as file:  # pathlib takes longer to import than this module may
             raw = file.read()
+        return parse(raw, path, asked, plugin_folder.read)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        why = getattr(error, "strerror", None) or error
-        raise CniError(CONFIGURATION, f"the primary configuration {path} cannot be read: {why}") from None
-    return parse(raw, path, asked)
+        raise unreadable(path, error) from None
+
+
+def unreadable(path: str, error: OSError | ValueError) -> CniError:
+    """Return what a runtime is told of a primary configuration at `path` that cannot be read, or of a file of its folder."""
+    file = getattr(error, "filename", None) or path
+    about = path if file == path else f"{path}, whose plugin configuration {file}"
+    return CniError(
+        CONFIGURATION, f"the primary configuration {about} cannot be read: {getattr(error, 'strerror', None) or error}"
+    )
 
 
 def _port_mappings_absent(conf: "JsonObject") -> bool:

@@ -24,7 +24,9 @@ DEFAULT_SECONDS = {"daemon": 5.0, "delegate": 30.0}
 class NetConf:
     """One parsed configuration.
 
-    `primary` is the path of the primary's configuration. `device_plugins` is the folder of kubelet's checkpoint. `resources` are the extended resources whose devices are rails.
+    `primary` is the path of the primary's configuration; `omit` are the types of its plugins that the runtime runs after
+    Railnet (`cni.host.appended_plugins`). `device_plugins` is the folder of kubelet's checkpoint. `resources` are the extended resources
+    whose devices are rails.
     `seconds` has the two time limits that the slow lane needs. `runtime_config` is what the runtime passed for our
     capabilities. `annotations` are the pod's, if the runtime passes them (containerd and CRI-O do). For GC, `valid` has the
     keys of the valid attachments (`Environment.key`), and `attachments` the runtime's own list, to be passed on unchanged.
@@ -34,6 +36,7 @@ class NetConf:
         "annotations",
         "attachments",
         "device_plugins",
+        "omit",
         "prev_result",
         "primary",
         "resources",
@@ -47,6 +50,7 @@ class NetConf:
         """Trust the arguments; `parse` has checked them."""
         self.version = version
         self.primary = conf["primary"]
+        self.omit = conf.get("omit", [])
         self.resources = conf.get("resources", DEFAULT_RESOURCES)
         self.device_plugins = conf.get("devicePlugins", DEFAULT_DEVICE_PLUGINS)
         self.seconds = {**DEFAULT_SECONDS, **conf.get("seconds", {})}
@@ -88,6 +92,7 @@ def parse(stdin: bytes, command: str = ADD) -> NetConf:
         raise CniError(INCOMPATIBLE_VERSION, f"cniVersion {version} has no {command}")
     _check(conf, "primary", isinstance(conf.get("primary"), str), "the path of the primary's CNI configuration")
     _check(conf, "resources", _strings(conf.get("resources", [])), "a list of extended resource names")
+    _check(conf, "omit", _strings(conf.get("omit", [])), "a list of plugin types")
     _check(conf, "devicePlugins", isinstance(conf.get("devicePlugins", ""), str), "kubelet's folder of device plugins")
     _check(conf, "seconds", _numbers(conf.get("seconds", {})), 'an object like {"daemon": 5, "delegate": 30}')
     _check(conf, "runtimeConfig", isinstance(conf.get("runtimeConfig") or {}, dict), "an object")

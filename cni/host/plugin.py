@@ -9,8 +9,8 @@ import fcntl
 import posix
 import time
 
-from cni.host import daemon, lock
-from cni.host.environment import ADD, GC, STATUS, VERSION, Environment
+from cni.host import daemon, lock, multus_circle
+from cni.host.environment import ADD, DEL, GC, STATUS, VERSION, Environment
 from cni.host.errors import DECODE, ENVIRONMENT, IO, CniError
 
 _NS_GET_NSTYPE = 0xB703  # include/uapi/linux/nsfs.h
@@ -35,10 +35,8 @@ def answer(raw: dict[bytes, bytes]) -> tuple[int, bytes]:
         if environment.command == VERSION:
             return 0, _versions(stdin)
         if environment.command == STATUS:
-            from cni.host import without_daemon  # late: an ADD need not load it. STATUS does not depend on the daemon
-
-            return without_daemon.serve(environment, stdin, _NO_NETNS, lock.Lock(""), time.monotonic())
-        if environment.command == GC:
+            return _status(environment, stdin)
+        if environment.command == GC and multus_circle.MARK not in raw:
             return _serve(environment, stdin, _NO_NETNS, lock.Lock(""))
         return _locked(environment, stdin)
     except CniError as error:
@@ -47,7 +45,19 @@ def answer(raw: dict[bytes, bytes]) -> tuple[int, bytes]:
         return 1, CniError(IO, f"Railnet failed: {type(error).__name__}: {error}").stdout()
 
 
+def _status(environment: Environment, stdin: bytes) -> tuple[int, bytes]:
+    from cni.host import without_daemon  # late: an ADD need not load it. STATUS does not depend on the daemon
+
+    if multus_circle.MARK in environment.raw:
+        raise multus_circle.called_in_a_circle()
+    return without_daemon.serve(environment, stdin, _NO_NETNS, lock.Lock(""), time.monotonic())
+
+
 def _locked(environment: Environment, stdin: bytes) -> tuple[int, bytes]:
+    if multus_circle.MARK in environment.raw:
+        if environment.command in (DEL, GC):  # what is to be taken back, the Railnet that called Multus takes back
+            return 0, b""
+        raise multus_circle.called_in_a_circle()
     held = lock.Lock(f"{lock.FOLDER}/{environment.key}")
     try:
         return _serve(environment, stdin, _open_netns(environment), held)

@@ -7,7 +7,7 @@ training pod without its rail would use TCP, and no error would show it.
 import posix
 import time
 
-from cni.host import chain, daemon, frames, status
+from cni.host import appended_plugins, chain, daemon, frames, status
 from cni.host.delegate import Delegate, find
 from cni.host.environment import ADD, CHECK, GC, STATUS, Environment
 from cni.host.errors import DECODE, NOT_AVAILABLE, TRY_AGAIN, CniError
@@ -84,7 +84,7 @@ def _undo(environment: Environment, stdin: bytes, held: Lock) -> None:
     try:
         conf = parse(stdin)
         held.take()
-        _drive(chain.delete(chain.load(conf.primary, conf.version), conf.runtime_config, None), environment, conf)
+        _drive(chain.delete(_primary(ADD, conf), conf.runtime_config, None), environment, conf)
     except CniError:
         return  # the ADD that follows, or the runtime's DEL after its failure, reports what is wrong
 
@@ -204,16 +204,22 @@ def _run_chain(environment: Environment, conf: NetConf) -> bytes:
 
 def _steps(command: str, conf: NetConf) -> "Generator[chain.Exec, chain.ExecOutput, bytes | None]":
     if command == STATUS:
-        primary = status.available(conf.primary, conf.version)
+        primary = chain.without(status.available(conf.primary, conf.version), conf.omit)
         _check_that_pods_are_known(conf)
         return chain.status(primary)
-    primary = chain.load(conf.primary, conf.version)
+    primary = _primary(command, conf)
     if command == ADD:
         return chain.add(primary, conf.runtime_config)
     if command == GC:
         return chain.collect(primary, conf.attachments)
     verb = chain.check if command == CHECK else chain.delete
     return verb(primary, conf.runtime_config, conf.prev_result)
+
+
+def _primary(command: str, conf: NetConf) -> chain.Primary:
+    primary = chain.load(conf.primary, conf.version)
+    look = command == ADD and appended_plugins.may_repeat(primary, conf.omit)
+    return appended_plugins.run_once(primary, conf.omit, appended_plugins.on_host() if look else None)
 
 
 def _check_that_pods_are_known(conf: NetConf) -> None:
@@ -258,7 +264,7 @@ def _drive_from(
 def _run(step: chain.Exec, environment: Environment, seconds: float) -> chain.ExecOutput:
     try:
         executable = find(step.plugin, environment.path)
-        delegate = Delegate(executable, environment.for_delegate(step.command), step.stdin)
+        delegate = Delegate(executable, {**environment.for_delegate(step.command), **step.environ()}, step.stdin)
     except OSError as error:
         return chain.ExecOutput(-(error.errno or 1), b"", str(error).encode())
     in_time = delegate.wait(time.monotonic() + seconds)

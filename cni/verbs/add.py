@@ -6,6 +6,7 @@ from cni.attachment.attachments import Attachments
 from cni.connection import ExecutableConnection, ExecutableGone
 from cni.daemon_exhaustion import handing_back
 from cni.host import chain
+from cni.host.environment import ADD
 from cni.host.errors import CniError, NotExecuted, TimedOut
 from cni.pod_devices import vfs_of
 from cni.request import CniRequest
@@ -23,7 +24,7 @@ async def add(request: CniRequest, connection: ExecutableConnection, parts: Part
     """
     attachments, pod = parts.attachments, request.pod
     with handing_back():
-        primary = await primary_configuration.read(request.conf, parts.root)
+        primary = await primary_configuration.read(request.conf, parts.root, ADD)
         devices = await parts.devices.of(pod)
     if not devices:
         return await connection.drive(chain.add(primary, request.conf.runtime_config))

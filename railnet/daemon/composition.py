@@ -74,6 +74,7 @@ class Presence(Protocol):
     leaves: bool
     why_inactive: str | None
     trouble: str | None
+    rewrites: str | None
 
     async def serve(self, changed: Callable[[], None]) -> None:
         """Keep it or take it out; the daemon ends when this returns. `changed` is called after a change of `why_inactive`."""
@@ -221,7 +222,7 @@ async def _serve(  # noqa: PLR0913 - composed once
     )
     reasons = partial(_reasons, services, registrations, presence, node, tasks)
     health.show(Pages(reasons, partial(metrics.text, gauges), counters.fresh))
-    told = _ReportParts(slots, health, node_object, RoceStatus(node.table, node.sysfs))
+    told = _ReportParts(slots, health, node_object, RoceStatus(node.table, node.sysfs), presence)
     answer = partial(_answer_to_query, node, gauges, told)
     server = Server(RequestHandler(parts, observe, metrics), limits, slots, FlannelDelegates(root), answer)
     changed, changed_at_once = (partial(_stream_again, services, at_once=at_once) for at_once in (False, True))
@@ -314,6 +315,7 @@ class _ReportParts(NamedTuple):
     health: Health
     node_object: NodeObject
     roce: RoceStatus
+    presence: Presence
 
 
 async def _answer_to_query(node: NodeParts, gauges: Gauges, parts: _ReportParts) -> bytes:
@@ -322,7 +324,7 @@ async def _answer_to_query(node: NodeParts, gauges: Gauges, parts: _ReportParts)
     reasons = parts.health.reasons()
     told = report(node.table.inventory, gauges.vfs(), records, parts.slots.waiting, reasons, quarantined)
     told = with_topology(told, parts.node_object.places, parts.node_object.trouble_of_labels)
-    told |= {"condition": parts.node_object.trouble_of_condition}
+    told |= {"condition": parts.node_object.trouble_of_condition, "rewrites": parts.presence.rewrites}
     return encode(with_roce(told, node.table.inventory, await parts.roce.facts()))
 
 

@@ -2,16 +2,24 @@
 
 import json
 import os
+from collections.abc import Callable
 from errno import EFBIG, EINVAL, EISDIR, ELOOP, ENAMETOOLONG
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from cni.host.chain import NEWEST_WITHOUT_LISTS, OURSELVES, parse
-from cni.host.errors import CniError
+from cni.host import multus_circle
+from cni.host.appended_plugins import after_railnet
+from cni.host.chain import NEWEST_WITHOUT_LISTS, OURSELVES, Primary, parse
+from cni.host.errors import CONFIGURATION, CniError
 from cni.host.json_object import load_object
+from cni.host.multus_circle import LeadsBack
 from cni.host.netconf import SUPPORTED_VERSIONS
 from cni.host.result_version_conversion import chosen
+from cni.primary_configuration import read_folder
 from railnet.configuration import Configuration
+from railnet.daemon import foreign_plugins, multus_default_network
+from railnet.daemon.foreign_plugins import ForeignPlugins, Plugin, appended_to_copy, elsewhere, is_runnable
 from railnet.errors import Misconfigured
 from railnet.kernel.files import below, read_below
 
@@ -23,71 +31,173 @@ _NOT_A_FILE = (EFBIG, EINVAL, ELOOP, ENAMETOOLONG)
 _OUR_CAPABILITIES = {"io.kubernetes.cri.pod-annotations": True}
 
 
-def compose(primary: bytes, path: str, configuration: Configuration) -> bytes:
-    """Return the conflist that calls Railnet in place of the primary configuration at `path`.
+class Beside(NamedTuple):
+    """What other programs wrote on the host beside the primary's file.
+
+    Attributes:
+        foreign: what Railnet's conflist has of them now.
+        copied: plugins beside Railnet in other files that copy Railnet's conflist.
+        read_folder: reads a network's folder of further plugins.
+    """
+
+    foreign: ForeignPlugins = ForeignPlugins()
+    copied: tuple[Plugin, ...] = ()
+    read_folder: Callable[[str], list[tuple[str, bytes]]] = lambda _: []
+
+
+def compose(primary: bytes, path: str, configuration: Configuration, beside: Beside = Beside()) -> bytes:  # noqa: B008 - never changed
+    """Return the conflist that calls Railnet in place of the primary configuration at `path`, and after it the plugins of other programs.
 
     The version is the primary's, at most 1.0.0: with 1.1.0 containerd 1.6 runs ADD and then fails every DEL. A libcni that
-    reads `cniVersions` takes the newest it knows of those, which has STATUS and GC; to an older one they are nothing.
+    reads `cniVersions` takes the newest it knows of those, which has STATUS and GC; to an older one they are nothing. A plugin of
+    another program may know no newer version than those for which it was appended: beside one, the primary's versions are listed.
 
     Raises:
-        Misconfigured: the primary is broken, or is Railnet.
+        Misconfigured: the primary is broken, or is Railnet. OSError: its folder cannot be read.
     """
     try:
-        chain = parse(primary, path)
-        declared = str(load_object(primary, path).get("cniVersion", "0.1.0"))
+        chain = parse(primary, path, read_folder=beside.read_folder)
+        conf = load_object(primary, path)
     except CniError as error:
         raise Misconfigured(str(error)) from None
+    declared = str(conf.get("cniVersion", "0.1.0"))
     version = chosen(declared, [], NEWEST_WITHOUT_LISTS)
     if version not in SUPPORTED_VERSIONS or not chain.name:
         raise Misconfigured(
             f"{path} has name {chain.name!r:.80} and cniVersion {version!r:.80}; "
             f"Railnet needs a name and one of {', '.join(SUPPORTED_VERSIONS)}"
         )
-    capabilities = {
-        key: True for plugin in chain.plugins for key, on in (plugin.get("capabilities") or {}).items() if on
+    own_list = len(chain.plugins) == len(conf.get("plugins", [conf]))
+    foreign = foreign_plugins.decide(beside.foreign, elsewhere(chain.plugins, own_list, beside.copied))
+    listed = conf.get("cniVersions", [declared] if declared != version else []) if foreign.plugins else _LISTED_VERSIONS
+    conflist = {
+        "cniVersion": version,
+        **({"cniVersions": listed} if listed else {}),
+        "name": chain.name,
+        # disableGC says that other runtimes use this network too: this runtime does not know their attachments and must not delete them.
+        **({"disableGC": True} if chain.disable_gc else {}),
+        "loadOnlyInlinedPlugins": True,
+        "plugins": [_own(chain, path, configuration, foreign), *foreign.plugins],
     }
-    plugin: dict[str, Any] = {
+    return json.dumps(conflist, indent=2).encode() + b"\n"
+
+
+def says_the_same(content: bytes | None, other: bytes) -> bool:
+    """Return whether a runtime reads the same from both: programs that append a plugin write the rest of the file in their own way."""
+    try:
+        return content == other or (content is not None and load_object(content, NAME) == load_object(other, NAME))
+    except CniError:
+        return False
+
+
+def _own(primary: Primary, path: str, configuration: Configuration, foreign: ForeignPlugins) -> dict[str, Any]:
+    """Return Railnet's own plugin."""
+    capabilities = {
+        key: True for plugin in primary.plugins for key, on in (plugin.get("capabilities") or {}).items() if on
+    }
+    return {
         "type": OURSELVES,
         "primary": path,
         "capabilities": {**capabilities, **_OUR_CAPABILITIES},
         "resources": sorted(configuration.resources),
         "devicePlugins": str(configuration.host.device_plugins),
         "seconds": {"daemon": configuration.timeouts.daemon, "delegate": configuration.timeouts.delegate},
+        **({"omit": list(foreign.omit)} if foreign.omit else {}),
+        **({"copies": foreign.copies} if foreign.copies else {}),
     }
-    conflist = {
-        "cniVersion": version,
-        "cniVersions": _LISTED_VERSIONS,
-        "name": chain.name,
-        # disableGC says that other runtimes use this network too: this runtime does not know their attachments and must not delete them.
-        **({"disableGC": True} if chain.disable_gc else {}),
-        "loadOnlyInlinedPlugins": True,
-        "plugins": [plugin],
-    }
-    return json.dumps(conflist, indent=2).encode() + b"\n"
 
 
 def find_primary(root: Path, configuration: Configuration) -> str:
     """Return the path of the primary configuration: the configured one, or the first valid file other than Railnet's.
 
-    A file that Railnet's own configuration names already is not skipped while it is broken: a program may be writing it.
+    A file that Railnet's own configuration names already is not skipped while it is broken: a program may be writing it. A file that
+    calls Railnet is: a program has written it so.
 
     Raises:
         Misconfigured: there is none, or the one in use is broken. OSError: the folder or Railnet's file cannot be read.
     """
     if configuration.primary is not None:
         return configuration.primary
-    used = _named_primary(root)
+    used = named_primary(root)
     why = ""
     for name in _in_order(root):
         if name == NAME:
             continue
-        path, broken = f"{FOLDER}/{name}", _why_broken(root, name)
-        if broken is None:
-            return path
-        if path == used:
-            raise Misconfigured(f"{broken}; Railnet's configuration stays as it is")
-        why = why or f" ({broken})"
+        path = f"{FOLDER}/{name}"
+        try:
+            _require_primary(root, name)
+        except LeadsBack as error:
+            why = why or f" ({error})"
+        except (CniError, OSError) as error:
+            broken = f"{path} cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
+            if path == used:
+                raise Misconfigured(f"{broken}; Railnet's configuration stays as it is") from None
+            why = why or f" ({broken})"
+        else:
+            return _original(root, name)
     raise Misconfigured(f"{FOLDER} has no CNI configuration but Railnet's{why}: install flannel, or set 'primary'")
+
+
+def _original(root: Path, copy: str) -> str:
+    """Return the path of the file of which this one is a copy with a mesh's plugin; its own path if it is none.
+
+    Istio may keep a copy of its own, of the primary's file or of Railnet's: it may become the other at any time.
+    """
+    own = _valid(root, copy)
+    others = [network for name in _in_order(root) if name != copy and (network := _valid(root, name)) is not None]
+    originals = (
+        other.file
+        for other in others
+        if own is not None and other.name == own.name and appended_to_copy(own.plugins, other.plugins)
+    )
+    return f"{FOLDER}/{next(originals, copy)}"
+
+
+class _Network(NamedTuple):
+    file: str
+    name: str
+    plugins: list[Plugin]
+
+
+def _valid(root: Path, name: str) -> _Network | None:
+    """Read a file; None if it is none for a primary network."""
+    try:
+        primary = _parsed(root, f"{FOLDER}/{name}")
+    except (CniError, OSError, ValueError):
+        return None
+    return _Network(name, primary.name, primary.plugins) if name != NAME and name.isprintable() else None
+
+
+def copied_plugins(root: Path, primary: str) -> tuple[Plugin, ...]:
+    """Return the plugins that a mesh's copy of Railnet's conflist, or of the primary's file at this path, has beyond the original's."""
+    of_ours = [
+        plugin for _, content in files_beside_railnet(root) for plugin in after_railnet(content) if is_runnable(plugin)
+    ]
+    original = _valid(root, Path(primary).name) if primary.startswith(f"{FOLDER}/") else None
+    networks = [network for name in _in_order(root) if original and (network := _valid(root, name)) is not None]
+    of_primary = [
+        plugin
+        for network in networks
+        if original is not None and network.name == original.name
+        for plugin in appended_to_copy(network.plugins, original.plugins)
+    ]
+    return (*of_ours, *of_primary)
+
+
+def files_beside_railnet(root: Path) -> tuple[tuple[str, bytes], ...]:
+    """Return name and content of the other files that call Railnet, in the runtime's order."""
+    others = ((name, _beside_railnet(root, name)) for name in _in_order(root) if name != NAME)
+    return tuple((name, content) for name, content in others if content is not None)
+
+
+def _beside_railnet(root: Path, name: str) -> bytes | None:
+    """Read a file that is a list which calls Railnet; None if it is none."""
+    try:
+        content = read_below(root, f"{FOLDER}/{name}")
+        after_railnet(content)
+    except (CniError, OSError, ValueError):
+        return None
+    return content
 
 
 def read(root: Path) -> bytes | None:
@@ -108,6 +218,15 @@ def read(root: Path) -> bytes | None:
         raise
 
 
+def signature(root: Path) -> tuple[int, ...] | None:
+    """Return what differs between two versions of Railnet's configuration on the host; None if it cannot be read."""
+    try:
+        status = below(root, f"{FOLDER}/{NAME}").lstat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
 def why_inactive(root: Path) -> str | None:
     """Return why the runtime does not use Railnet's configuration; None if it does. A runtime uses the first file.
 
@@ -115,7 +234,7 @@ def why_inactive(root: Path) -> str | None:
         OSError: the folder cannot be read.
     """
     first = next(iter(_in_order(root)), None)
-    if first == NAME:
+    if first == NAME or (first is not None and _calls_railnet_as_now(root, first)):
         return None
     choice = "there is none" if first is None else f"it takes {_shown(first)}"
     remedy = "; remove or rename what sorts before it" if first is not None and first < NAME else ""
@@ -124,16 +243,38 @@ def why_inactive(root: Path) -> str | None:
     )
 
 
+def _calls_railnet_as_now(root: Path, name: str) -> bool:
+    """Return whether a file is a copy of Railnet's conflist, in which another program keeps its own plugin, and is up to date."""
+    try:
+        return _own_plugin(read_below(root, f"{FOLDER}/{name}")) == _own_plugin(read(root) or b"")
+    except (CniError, OSError, ValueError):
+        return False
+
+
+def _own_plugin(content: bytes) -> Plugin:
+    """Return the first plugin, which is Railnet's, without what follows from the others.
+
+    Raises:
+        CniError: the first plugin is not Railnet's.
+    """
+    after_railnet(content)
+    first = load_object(content, NAME)["plugins"][0]
+    if not isinstance(first, dict) or first.get("type") != OURSELVES:
+        raise CniError(CONFIGURATION, "Railnet's plugin is not the first")
+    return {key: value for key, value in first.items() if key not in ("omit", "copies", "capabilities")}
+
+
 def copies(root: Path) -> list[Path]:
     """Find Railnet's configuration and copies that other tools renamed, such as `….cilium_bak`."""
     return sorted(below(root, FOLDER).glob(f"{NAME}*"))
 
 
-def _named_primary(root: Path) -> str | None:
+def named_primary(root: Path) -> str | None:
     """Return the primary that Railnet's configuration on the host names."""
     try:
-        return str(json.loads(read(root) or b"")["plugins"][0]["primary"])
-    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
+        plugins = json.loads(read(root) or b"")["plugins"]
+        return str(next(plugin["primary"] for plugin in plugins if plugin["type"] == OURSELVES))
+    except (ValueError, KeyError, StopIteration, TypeError, RecursionError):
         return None
 
 
@@ -150,18 +291,41 @@ def _in_order(root: Path) -> list[str]:
     return sorted((name for name in names if name.endswith((".conf", ".conflist", ".json"))), key=os.fsencode)
 
 
-def _why_broken(root: Path, name: str) -> str | None:
-    """Return why a file cannot be the primary configuration; None if it can. One file that cannot be read costs no other."""
+def _require_primary(root: Path, name: str) -> None:
+    """Make sure that a file can be the primary configuration. One file that cannot be read costs no other.
+
+    Raises:
+        CniError: it cannot. LeadsBack: since it calls Railnet. OSError: it cannot be read.
+    """
     if not name.isprintable():
-        return f"{FOLDER} has a file with the name {name!a}, which no configuration can name: rename it"
-    path = f"{FOLDER}/{name}"
+        raise CniError(
+            CONFIGURATION, f"{FOLDER} has a file with the name {name!a}, which no configuration can name: rename it"
+        )
+    require_no_circle(root, f"{FOLDER}/{name}")
+
+
+def require_no_circle(root: Path, path: str) -> None:
+    """Make sure that a primary is whole, and does not lead back to Railnet.
+
+    Raises:
+        CniError: it is broken. LeadsBack: it calls Railnet. OSError: it cannot be read.
+    """
+    primary = _parsed(root, path)
+    if any(plugin["type"] in multus_circle.TYPES for plugin in primary.plugins):
+        networks = [(name, primary.name if name == NAME else _network(root, name)) for name in {*_in_order(root), NAME}]
+        multus_default_network.refuse(path, primary.plugins, sorted(networks), NAME)
+
+
+def _parsed(root: Path, path: str) -> Primary:
+    return parse(read_below(root, path), path, read_folder=partial(read_folder, root))
+
+
+def _network(root: Path, name: str) -> str:
+    """Return the name of the network in a file; "" if it has none."""
     try:
-        parse(read_below(root, path), path)
-    except CniError as error:
-        return str(error)
-    except OSError as error:
-        return f"{path} cannot be read: {error.strerror}"
-    return None
+        return str(load_object(read_below(root, f"{FOLDER}/{name}"), name).get("name", ""))
+    except (CniError, OSError, ValueError):
+        return ""
 
 
 def _shown(name: str) -> str:

@@ -12,8 +12,14 @@ from functools import partial
 from pathlib import Path
 
 from cni.cancellation_shield import to_the_end
+from cni.host.errors import CniError
+from cni.host.multus_circle import LeadsBack
+from cni.primary_configuration import read_folder
 from railnet.configuration import Configuration
-from railnet.daemon import conflist
+from railnet.daemon import conflist, foreign_plugins
+from railnet.daemon.conflist import Beside
+from railnet.daemon.conflist_rewrites import ConflistRewrites
+from railnet.daemon.foreign_plugins import ForeignPlugins
 from railnet.errors import Misconfigured
 from railnet.kernel.files import below, read_below, write_atomically
 
@@ -21,6 +27,7 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 _SAY_AGAIN_SECONDS = 5.0
 _SLOW_SECONDS = 5.0
+_HALF_WRITTEN_SECONDS = 0.1
 
 
 class ConflistKeeper:
@@ -33,9 +40,14 @@ class ConflistKeeper:
     trouble: str | None = None
     """Why the conflist may not fit the node's primary network; None if it fits."""
 
+    rewrites: str | None = None
+    """That another program changes the conflist again and again; None if none does."""
+
     def __init__(self, configuration: Configuration) -> None:
         """Keep the conflist of the host seen at `host.root`."""
         self._configuration = configuration
+        self._foreign = ForeignPlugins()
+        self._rewrites = ConflistRewrites()
         self._said, self._said_at = "", 0.0
 
     async def serve(self, changed: Callable[[], None]) -> None:
@@ -62,9 +74,22 @@ class ConflistKeeper:
         `why_inactive` stays as it was while the folder cannot be read.
         """
         root = self._configuration.host.root
+        now = time.monotonic()
+        self._rewrites.look(conflist.signature(root), now)
         unwritten, unseen = self._trouble(partial(self._write, root)), self._trouble(partial(self._see, root))
         self.trouble = unwritten or unseen
-        self._say(self.trouble or self.why_inactive or "")
+        self._warn_of_rewrites()
+        self._say(self.trouble or self.why_inactive or "", now)
+
+    def _warn_of_rewrites(self) -> None:
+        """Log once that another program changes the file again and again, and once that it has stopped."""
+        if self._rewrites.warning == self.rewrites:
+            return
+        if self.rewrites is None:
+            _log.warning("%s", self._rewrites.warning)
+        elif self._rewrites.warning is None:
+            _log.info("%s/%s is left alone by other programs again", conflist.FOLDER, conflist.NAME)
+        self.rewrites = self._rewrites.warning
 
     def _trouble(self, act: Callable[[], None]) -> str | None:
         """Do one step; return why it failed, None if it did not."""
@@ -72,6 +97,8 @@ class ConflistKeeper:
             act()
         except (Misconfigured, ValueError) as error:  # ValueError: `primary` has a NUL
             return str(error)
+        except RecursionError:
+            return f"{conflist.FOLDER}/{conflist.NAME}, or the primary's configuration, is nested too deeply: remove what is in it"
         except OSError as error:
             what = conflist.FOLDER if error.filename is None else error.filename
             return f"{what}: {error.strerror or error}; Railnet's configuration stays as it is, and it is tried again every second"
@@ -85,7 +112,7 @@ class ConflistKeeper:
             f"{conflist.FOLDER} does not answer for {_SLOW_SECONDS:g} s: Railnet cannot see whether the container runtime "
             "uses its configuration; look at the disk or the server that has this folder"
         )
-        self._say(self.trouble)
+        self._say(self.trouble, time.monotonic())
 
     def _write(self, root: Path) -> None:
         """Write the conflist, unless it has the right content.
@@ -94,12 +121,15 @@ class ConflistKeeper:
             Misconfigured, OSError: the right content is not known; the present file stays, as the last good one.
         """
         primary = conflist.find_primary(root, self._configuration)
-        content = conflist.compose(read_below(root, primary), primary, self._configuration)
-        present_content = conflist.read(root)
-        if present_content == content:
-            return
+        present_content = self._present(root)
+        content = self._right_content(root, primary, present_content)
+        if conflist.says_the_same(present_content, content) or conflist.read(root) != present_content:
+            return  # in the second case a program writes at this moment, and the next look finds what it wrote
         write_atomically(below(root, f"{conflist.FOLDER}/{conflist.NAME}"), content, durable=True)
-        _log.info(
+        self._rewrites.note_own(conflist.signature(root))
+        self._foreign = foreign_plugins.parse(content) or self._foreign
+        _log.log(
+            logging.DEBUG if self._rewrites.warning else logging.INFO,
             "%s/%s %s: Railnet before %s",
             conflist.FOLDER,
             conflist.NAME,
@@ -107,9 +137,35 @@ class ConflistKeeper:
             primary,
         )
 
-    def _say(self, trouble: str) -> None:
+    def _right_content(self, root: Path, primary: str, present_content: bytes | None) -> bytes:
+        """Compose the conflist; what other programs appended is taken from the present one, or from the last one that was whole."""
+        present = None if present_content is None else foreign_plugins.parse(present_content)
+        if present is not None:
+            self._foreign = present
+        if self._configuration.primary is not None:
+            self._require_no_circle(root, primary)
+        beside = Beside(self._foreign, conflist.copied_plugins(root, primary), partial(read_folder, root))
+        return conflist.compose(read_below(root, primary), primary, self._configuration, beside)
+
+    def _require_no_circle(self, root: Path, primary: str) -> None:
+        """Make sure that a configured primary does not lead back to Railnet; the others were looked at when one was chosen."""
+        try:
+            conflist.require_no_circle(root, primary)
+        except LeadsBack as error:
+            raise Misconfigured(str(error)) from None
+        except CniError:
+            return  # `compose` reports it
+
+    def _present(self, root: Path) -> bytes | None:
+        """Read the conflist. A file that is not whole may be half written: it is read once more, after a while."""
+        content = conflist.read(root)
+        if content is None or foreign_plugins.parse(content) is not None:
+            return content
+        time.sleep(_HALF_WRITTEN_SECONDS)
+        return conflist.read(root)
+
+    def _say(self, trouble: str, now: float) -> None:
         """Log trouble when it begins, every few seconds while it lasts, and when it is over."""
-        now = time.monotonic()
         if trouble == self._said and (not trouble or now - self._said_at < _SAY_AGAIN_SECONDS):
             return
         if trouble:

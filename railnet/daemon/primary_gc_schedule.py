@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+from functools import partial
 
 from cni.host import chain
 from cni.host.chain import Primary
 from cni.host.errors import CniError
+from cni.primary_configuration import read_folder
 from cni.primary_gc.collector import PrimaryGc
 from railnet.configuration import Configuration
 from railnet.daemon import conflist
@@ -35,8 +37,9 @@ async def _sweep(primary_gc: PrimaryGc, primary: Primary) -> None:
 def _primary(configuration: Configuration) -> Primary | None:
     """Read the primary's configuration; None while there is none, which `railnet.daemon.conflist_keeper` reports."""
     try:
-        path = conflist.find_primary(configuration.host.root, configuration)
-        return chain.parse(read_below(configuration.host.root, path), path)
+        root = configuration.host.root
+        path = conflist.find_primary(root, configuration)
+        return chain.parse(read_below(root, path), path, read_folder=partial(read_folder, root))
     except (Misconfigured, CniError, OSError, ValueError) as error:  # ValueError: `primary` has a NUL
         _log.debug("the primary network is not swept: %s", error)
         return None

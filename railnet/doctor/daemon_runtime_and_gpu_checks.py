@@ -121,6 +121,13 @@ def acs(facts: Facts) -> Iterator[Finding]:
             yield Finding("acs-redirects", f"bridge {bridge.address}", seen)
 
 
+def rewrites(facts: Facts) -> Iterator[Finding]:
+    """Find a program that changes Railnet's CNI configuration again and again. A daemon of an older version does not tell."""
+    told = (facts.daemon.told or {}).get("rewrites")
+    if told is not None:
+        yield Finding("conflist-rewritten", _OURS, told)
+
+
 def conflist(facts: Facts) -> Iterator[Finding]:
     """Find a runtime that does not call Railnet."""
     names = facts.configurations

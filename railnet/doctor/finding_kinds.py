@@ -244,6 +244,13 @@ OF_A_NODE = {
         "The container runtime takes the first file of the folder, which is another network's: new pods get no rail.",
         "Remove or rename the file that comes first; Railnet takes its primary network from the files after its own.",
     ),
+    "conflist-rewritten": FindingKind(
+        "warning",
+        "Another program changes or moves Railnet's CNI configuration again and again, and Railnet puts it back. Between the two the runtime "
+        "may start pods without rails, or without that program's plugin.",
+        "Have that program leave the file alone. Of Cilium it is `cni.exclusive`, which should be false. The page about other software "
+        "(docs/beside-other-software.md) has the settings of others.",
+    ),
     "bridge-of-another-lease": FindingKind(
         "warning",
         "The node's flannel lease has changed, and the bridge cni0 has the address of the lease before. The bridge plugin refuses new pods: "

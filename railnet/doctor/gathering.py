@@ -180,7 +180,8 @@ def _configurations(root: Path) -> tuple[tuple[str, ...] | None, list[Unread]]:
     try:
         with os.scandir(folder) as entries:
             names = (entry.name for entry in entries if not entry.is_dir(follow_symlinks=False))
-            return tuple(sorted((name for name in names if name.endswith(_SUFFIXES)), key=os.fsencode)), []
+            ordered = tuple(sorted((name for name in names if name.endswith(_SUFFIXES)), key=os.fsencode))
+            return _from_railnets(root, ordered), []
     finally:
         os.close(folder)
 
@@ -206,6 +207,14 @@ def _lease_trouble(root: Path, plugin: Mapping[str, Any]) -> str | None:
     except (OSError, ValueError) as error:
         return f"flannel has no lease for this node: {path} cannot be read: {getattr(error, 'strerror', None) or error}"
     return None if names_subnet(content) else f"flannel has no lease for this node: {path} names no subnet"
+
+
+def _from_railnets(root: Path, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names without a copy of Railnet's own that comes first: in such a file a service mesh may keep its plugin."""
+    with suppress(OSError):
+        if conflist.NAME in names and conflist.why_inactive(root) is None:
+            return names[names.index(conflist.NAME) :]
+    return names
 
 
 def _bridge(root: Path, lease: Path) -> Bridge | None:

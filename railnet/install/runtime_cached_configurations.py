@@ -6,17 +6,18 @@ time. So the remembered configuration can be that one: the same DEL then needs n
 """
 
 import base64
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from cni import libcni_cache
-from cni.host import chain
+from cni import libcni_cache, primary_configuration
 from cni.host.chain import OURSELVES
 from cni.host.errors import CniError
 from cni.libcni_cache import CachedAdd
+from railnet.daemon import foreign_plugins
+from railnet.daemon.foreign_plugins import ForeignPlugins
+from railnet.install import conflists_without_railnet
 from railnet.kernel.files import below, open_below, read_below, write_atomically
 
 
@@ -46,19 +47,19 @@ def give_back(root: Path, remembered: Remembered) -> None:
     path = _primary_of(remembered.add)
     primary = read_below(root, path)
     try:
-        name = chain.parse(primary, path).name
+        name = primary_configuration.load(root, path).name
+        foreign = foreign_plugins.parse(base64.b64decode(remembered.add.config)) or ForeignPlugins()
+        alone = conflists_without_railnet.primary_alone(primary, path, foreign._replace(copies={})) or primary
     except CniError as error:
         raise ValueError(str(error)) from None
     if name != remembered.add.network:  # libcni would look for the sandbox's file under the other name
         raise ValueError(f"{path} is network {name!r:.80}, and the pod is in network {remembered.add.network!r:.80}")
     if remembered.path.exists():  # a DEL has not ended meanwhile
-        write_atomically(remembered.path, libcni_cache.with_configuration(remembered.content, primary))
+        write_atomically(remembered.path, libcni_cache.with_configuration(remembered.content, alone))
 
 
 def _primary_of(add: CachedAdd) -> str:
-    configuration = json.loads(base64.b64decode(add.config))
-    (plugin,) = configuration.get("plugins", [configuration])
-    path = plugin.get("primary")
+    path = conflists_without_railnet.own_plugin(base64.b64decode(add.config)).get("primary")
     if not isinstance(path, str):
         raise ValueError(f"the remembered configuration has 'primary': {path!r:.80}, which is no path")  # noqa: TRY004 - of a file
     return path

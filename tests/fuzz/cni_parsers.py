@@ -176,12 +176,21 @@ def _written(fd: int, content: bytes) -> str:
     return f"/proc/self/fd/{fd}"
 
 
+def _with_folder(conf: bytes, plugins: list[bytes]) -> None:
+    """Judge a primary configuration beside which a folder of plugins is."""
+    assert chain.parse(conf, "/n/p").plugins
+    read = chain.parse(conf, "/n/p", "1.1.0", lambda folder: [(f"{folder}/1.conf", text) for text in plugins])
+    assert all(isinstance(plugin["type"], str) for plugin in read.plugins)
+
+
 @coded(6, 7, 11, 105, 106)
 def primary(data: bytes) -> None:
     """Judge a primary configuration and the output of its plugins, for every verb."""
     conf, *printed = data.split(SEPARATOR)
     read = chain.load(_written(_PRIMARY, conf) if conf else "/nonexistent", "1.1.0")
     assert read.plugins and isinstance(read.name, str)
+    assert chain.without(read, [plugin["type"] for plugin in read.plugins]).plugins == read.plugins[:1]
+    _with_folder(conf, [text for text in printed if text.startswith(b'{"type"')])
     failure: CniError | None = None
     runtime_config = {"portMappings": [{"hostPort": 1}]}
     result = None

@@ -28,7 +28,9 @@ from railnet.apiserver.node_transport import NodeTransport
 from railnet.apiserver.request import ApiObject, get, merge_patch
 from railnet.apiserver.service_account import ServiceAccount
 from railnet.configuration import Configuration
-from railnet.daemon import conflist
+from railnet.daemon import conflist, foreign_plugins
+from railnet.daemon.conflist import Beside
+from railnet.daemon.foreign_plugins import ForeignPlugins
 from railnet.doctor import cluster_checks
 from railnet.doctor.cluster_parsing import pod_rails
 from railnet.errors import Misconfigured, NotPermitted
@@ -349,10 +351,16 @@ class _Root:
 def own_configuration(data: bytes) -> None:
     """Judge the two sources of the runtime's conflist: the primary's configuration and Railnet's present conflist."""
     primary, _, present = data.partition(SEPARATOR)
-    named = conflist._named_primary(_Root(present))  # type: ignore[arg-type]
+    named = conflist.named_primary(_Root(present))  # type: ignore[arg-type]
     assert named is None or isinstance(named, str)
-    composed = json.loads(conflist.compose(primary, "/etc/cni/net.d/10-flannel.conflist", Configuration()))
+    path, configuration = "/etc/cni/net.d/10-flannel.conflist", Configuration()
+    foreign = foreign_plugins.parse(present) or ForeignPlugins()
+    content = conflist.compose(primary, path, configuration, Beside(foreign))
+    composed = json.loads(content)
     assert composed["plugins"][0]["type"] == "railnet" and composed["name"]
+    written = foreign_plugins.parse(content)
+    assert written is not None
+    assert conflist.says_the_same(conflist.compose(primary, path, configuration, Beside(written)), content)
 
 
 class _Cache:
@@ -464,7 +472,10 @@ PARSERS = (
         "conflist",
         own_configuration,
         (Misconfigured,),
-        {"railnet.daemon.conflist": ("compose", "_named_primary")},
+        {
+            "railnet.daemon.conflist": ("compose", "named_primary"),
+            "railnet.daemon.foreign_plugins": ("parse", "decide"),
+        },
     ),
     Parser(
         "libcni-cache",

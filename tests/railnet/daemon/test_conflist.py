@@ -267,3 +267,52 @@ def test_primary_with_an_unsupported_version_is_misconfigured(version: dict[str,
 def test_primary_with_malformed_capabilities_is_misconfigured() -> None:
     with pytest.raises(Misconfigured):
         compose(b'{"cniVersion": "1.0.0", "plugins": [{"type": "a", "capabilities": ["b"]}]}', "/p", Configuration())
+
+
+# Multus as the primary.
+
+
+def multus(**settings: object) -> str:
+    return json.dumps({"cniVersion": "0.3.1", "name": "multus-cni-network", "type": "multus", **settings})
+
+
+CIRCLES = {
+    "file": {"clusterNetwork": f"/host{FOLDER}/{NAME}"},
+    "folder": {"clusterNetwork": f"/host{FOLDER}"},
+    "name": {"clusterNetwork": "multus-cni-network", "confDir": f"/host{FOLDER}"},
+    "delegate": {"delegates": [{"type": "railnet"}]},
+}
+
+
+@pytest.mark.parametrize("settings", CIRCLES.values(), ids=list(CIRCLES))
+def test_multus_that_leads_back_to_railnet_is_passed_over(host: Host, settings: dict[str, object]) -> None:
+    host.has("05-multus.conf", content=multus(**settings))
+    host.has("10-flannel.conflist", content=json.dumps(FLANNEL))
+
+    assert find_primary(host.root, Configuration()) == PATH
+
+
+@pytest.mark.parametrize("settings", CIRCLES.values(), ids=list(CIRCLES))
+def test_multus_that_leads_back_to_railnet_alone_is_named(host: Host, settings: dict[str, object]) -> None:
+    host.has("05-multus.conf", content=multus(**settings))
+
+    with pytest.raises(Misconfigured, match=r"05-multus\.conf is Multus and .*set Multus' clusterNetwork"):
+        find_primary(host.root, Configuration())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"clusterNetwork": "cbr0", "confDir": FOLDER},
+        {"clusterNetwork": "multus-cni-network"},
+        {"clusterNetwork": "multus-cni-network", "confDir": "/etc/cni/multus/net.d"},
+        {"clusterNetwork": f"{FOLDER}/10-flannel.conflist"},
+        {"clusterNetwork": "/etc/cni/multus/net.d"},
+    ],
+    ids=repr,
+)
+def test_multus_before_another_network_may_be_the_primary(host: Host, settings: dict[str, object]) -> None:
+    host.has("05-multus.conf", content=multus(**settings))
+    host.has("10-flannel.conflist", content=json.dumps(FLANNEL))
+
+    assert find_primary(host.root, Configuration()) == f"{FOLDER}/05-multus.conf"

@@ -393,6 +393,286 @@ def test_nothing_is_written_after_the_end(host: Host, monkeypatch: pytest.Monkey
     assert asyncio.run(scenario())
 
 
+# Plugins of other programs.
+
+
+ISTIO = {"type": "istio-cni", "name": "istio-cni", "plugin_log_level": "info"}
+
+
+class Appender:
+    """An installer that appends a plugin as Istio's does: sorted keys, another indent (istio/istio, cni/pkg/install/cniconfig.go)."""
+
+    def __init__(self, plugin: dict[str, Any]) -> None:
+        self._plugin = plugin
+
+    def append(self, path: Path) -> None:
+        conf = self._without(path)
+        self._write(path, {**conf, "plugins": [*conf["plugins"], self._plugin]})
+
+    def take_out(self, path: Path) -> None:
+        self._write(path, self._without(path))
+
+    def _without(self, path: Path) -> dict[str, Any]:
+        conf: dict[str, Any] = json.loads(path.read_bytes())
+        return {**conf, "plugins": [each for each in conf["plugins"] if each["type"] != self._plugin["type"]]}
+
+    def _write(self, path: Path, conf: dict[str, Any]) -> None:
+        path.with_name(".new").write_text(json.dumps(conf, indent=1, sort_keys=True))
+        path.with_name(".new").rename(path)
+
+
+def plugins(path: Path) -> list[str]:
+    return [plugin["type"] for plugin in json.loads(path.read_bytes())["plugins"]]
+
+
+@pytest.fixture
+def served(host: Host) -> ConflistKeeper:
+    host.has("10-flannel.conflist")
+    keeper = host.activation()
+    keeper.look()
+    return keeper
+
+
+def test_appended_plugin_stays_and_the_file_settles_within_one_write(host: Host, served: ConflistKeeper) -> None:
+    Appender(ISTIO).append(host.ours)
+    served.look()
+    written = host.ours.stat().st_ino
+
+    served.look()
+
+    assert plugins(host.ours) == ["railnet", "istio-cni"]
+    assert host.ours.stat().st_ino == written
+
+
+@pytest.mark.parametrize("versions", [None, ["0.3.1", "0.4.0"]])
+def test_plugin_of_another_program_gets_a_version_of_the_primarys(host: Host, versions: list[str] | None) -> None:
+    """Plugins that were built before CNI 1.1 refuse its version, which Railnet's conflist lists for Railnet."""
+    host.has("10-flannel.conflist", {**FLANNEL, **({"cniVersions": versions} if versions else {})})
+    keeper = host.activation()
+    keeper.look()
+    alone = host.written["cniVersions"]
+
+    Appender(ISTIO).append(host.ours)
+    keeper.look()
+
+    assert alone == ["1.0.0", "1.1.0"]
+    assert (host.written["cniVersion"], host.written.get("cniVersions")) == ("0.3.1", versions)
+
+
+def test_appended_plugin_stays_while_the_daemon_starts_again(host: Host, served: ConflistKeeper) -> None:
+    Appender(ISTIO).append(host.ours)
+    served.look()
+
+    host.activation(timeouts=Timeouts(daemon=2.0)).look()
+
+    assert plugins(host.ours) == ["railnet", "istio-cni"]
+    assert host.written["plugins"][0]["seconds"]["daemon"] == 2.0
+
+
+def test_appended_plugin_goes_when_its_installer_takes_it_out(host: Host, served: ConflistKeeper) -> None:
+    Appender(ISTIO).append(host.ours)
+    served.look()
+    Appender(ISTIO).take_out(host.ours)
+
+    served.look()
+
+    assert plugins(host.ours) == ["railnet"]
+    assert host.written["cniVersions"] == ["1.0.0", "1.1.0"]
+
+
+def test_installer_that_writes_both_files_has_its_plugin_run_once(host: Host, served: ConflistKeeper) -> None:
+    for name in (NAME, "10-flannel.conflist"):
+        Appender({"type": "mesh"}).append(host.folder / name)
+
+    served.look()
+
+    assert plugins(host.ours) == ["railnet", "mesh"]
+    assert host.written["plugins"][0]["omit"] == ["mesh"]
+
+
+@pytest.mark.parametrize("moved", [True, False], ids=["moved away", "emptied"])
+def test_appended_plugins_come_back_with_the_conflist(host: Host, served: ConflistKeeper, moved: bool) -> None:
+    Appender(ISTIO).append(host.ours)
+    served.look()
+    if moved:
+        host.ours.rename(host.folder / f"{NAME}.cilium_bak")
+    else:
+        host.ours.write_bytes(b"")
+
+    served.look()
+
+    assert plugins(host.ours) == ["railnet", "istio-cni"]
+
+
+def test_conflist_that_is_half_written_is_awaited(
+    host: Host, served: ConflistKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Appender(ISTIO).append(host.ours)
+    served.look()
+    Appender(ISTIO).take_out(host.ours)
+    whole = host.ours.read_bytes()
+    host.ours.write_bytes(whole[:20])
+    monkeypatch.setattr(activation_module.time, "sleep", lambda _: host.ours.write_bytes(whole))
+
+    served.look()
+
+    assert plugins(host.ours) == ["railnet"]
+
+
+def test_conflist_that_changes_while_it_is_compared_is_left_to_the_next_look(
+    host: Host, served: ConflistKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compose, host_primary = conflist.compose, host.folder / "10-flannel.conflist"
+    host.has(host_primary.name, {**FLANNEL, "cniVersion": "0.4.0"})
+
+    def composed_while_a_program_writes(*arguments: Any) -> bytes:
+        Appender(ISTIO).append(host.ours)
+        return compose(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(conflist, "compose", composed_while_a_program_writes)
+        served.look()
+    during = plugins(host.ours)
+    served.look()
+
+    assert during == plugins(host.ours) == ["railnet", "istio-cni"]
+    assert host.written["cniVersion"] == "0.4.0"
+
+
+def test_file_of_istios_own_that_copies_the_conflist_gives_its_plugin(host: Host, served: ConflistKeeper) -> None:
+    """With istioOwnedCNIConfig the mesh's plugin stands in a copy of the first conflist, which sorts after Railnet's."""
+    owned = host.folder / "02-istio-cni.conflist"
+    owned.write_bytes(host.ours.read_bytes())
+    Appender(ISTIO).append(owned)
+    served.look()
+    with_file = plugins(host.ours)
+    owned.unlink()
+
+    served.look()
+
+    assert (with_file, plugins(host.ours)) == (["railnet", "istio-cni"], ["railnet"])
+    assert host.primary == f"{FOLDER}/10-flannel.conflist"
+
+
+def test_file_of_istios_own_that_copies_the_primarys_is_not_the_primary(host: Host) -> None:
+    """Istio's own file is a copy of flannel's if Istio was first, and of Railnet's when Istio starts again."""
+    host.has("10-flannel.conflist")
+    host.has("02-istio-cni.conflist", {**FLANNEL, "plugins": [*FLANNEL["plugins"], ISTIO]})
+    keeper = host.activation()
+    keeper.look()
+    first = host.primary, plugins(host.ours)
+    (host.folder / "02-istio-cni.conflist").write_bytes(host.ours.read_bytes())
+    Appender(ISTIO).append(host.folder / "02-istio-cni.conflist")
+
+    keeper.look()
+
+    assert first == (f"{FOLDER}/10-flannel.conflist", ["railnet", "istio-cni"])
+    assert (host.primary, plugins(host.ours)) == (f"{FOLDER}/10-flannel.conflist", ["railnet", "istio-cni"])
+
+
+def test_primary_that_another_program_makes_a_copy_of_railnets_conflist_is_left(host: Host) -> None:
+    host.has("05-other.conflist", {**FLANNEL, "plugins": [{"type": "bridge"}]})
+    host.has("10-flannel.conflist")
+    keeper = host.activation()
+    keeper.look()
+    first = host.primary
+    (host.folder / "05-other.conflist").write_bytes(host.ours.read_bytes())
+
+    keeper.look()
+
+    assert (first, host.primary) == (f"{FOLDER}/05-other.conflist", f"{FOLDER}/10-flannel.conflist")
+
+
+def test_copy_of_the_conflist_that_sorts_first_calls_railnet_too(host: Host, served: ConflistKeeper) -> None:
+    first = host.folder / "00-istio-cni.conflist"
+    first.write_bytes(host.ours.read_bytes())
+    Appender(ISTIO).append(first)
+    served.look()
+    as_now = served.why_inactive
+    newer = host.activation(timeouts=Timeouts(daemon=2.0))
+
+    newer.look()
+
+    assert as_now is None
+    assert "it takes 00-istio-cni.conflist" in (newer.why_inactive or "")
+
+
+def test_program_that_changes_the_file_again_and_again_is_warned_of_once(
+    host: Host, served: ConflistKeeper, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    now = 100.0
+    monkeypatch.setattr(activation_module.time, "monotonic", lambda: now)
+    for _ in range(20):
+        now += 1
+        host.ours.rename(host.folder / f"{NAME}.cilium_bak")
+        served.look()
+    during = served.rewrites
+    now += 61
+    served.look()
+
+    assert during is not None
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == [during]
+    assert len([record for record in caplog.records if "is written" in record.message]) < 6
+    assert (served.rewrites, "left alone" in caplog.messages[-1]) == (None, True)
+
+
+def test_installer_that_comes_and_one_that_starts_again_are_no_trouble(host: Host, served: ConflistKeeper) -> None:
+    for plugin in (ISTIO, {"type": "linkerd-cni"}, ISTIO):
+        Appender(plugin).append(host.ours)
+        served.look()
+
+    assert served.rewrites is None
+    assert plugins(host.ours) == ["railnet", "linkerd-cni", "istio-cni"]
+
+
+def test_plugin_that_installers_append_to_the_primary_is_there_before_its_installer(host: Host) -> None:
+    host.has("10-flannel.conflist", {**FLANNEL, "plugins": [*FLANNEL["plugins"], ISTIO]})
+    keeper = host.activation()
+
+    keeper.look()
+    first = plugins(host.ours), host.written["plugins"][0]["omit"]
+    Appender(ISTIO).append(host.ours)
+    before = host.ours.stat().st_ino
+    keeper.look()
+
+    assert first == (["railnet", "istio-cni"], ["istio-cni"])
+    assert host.ours.stat().st_ino == before
+
+
+def test_plugins_of_the_networks_folder_have_their_capabilities(host: Host) -> None:
+    host.has("10-flannel.conflist")
+    (host.folder / "cbr0").mkdir()
+    (host.folder / "cbr0/50-bandwidth.conf").write_text('{"type": "bandwidth", "capabilities": {"bandwidth": true}}')
+    keeper = host.activation()
+
+    keeper.look()
+
+    assert host.written["plugins"][0]["capabilities"]["bandwidth"] is True
+
+
+def test_broken_plugin_of_the_networks_folder_is_trouble(host: Host) -> None:
+    host.has("10-flannel.conflist")
+    (host.folder / "cbr0").mkdir()
+    (host.folder / "cbr0/50-bandwidth.conf").write_text("{")
+    keeper = host.activation()
+
+    keeper.look()
+
+    assert "cbr0/50-bandwidth.conf is not JSON" in (keeper.trouble or "")
+
+
+@pytest.mark.parametrize("settings", [{"clusterNetwork": FOLDER}, {"clusterNetwork": f"{FOLDER}/{NAME}"}], ids=repr)
+def test_configured_primary_that_leads_back_is_trouble_and_is_not_written(host: Host, settings: dict[str, str]) -> None:
+    host.has("20-multus.conf", {"cniVersion": "0.3.1", "name": "m", "type": "multus", **settings})
+    keeper = host.activation(primary=f"{FOLDER}/20-multus.conf")
+
+    keeper.look()
+
+    assert "20-multus.conf is Multus" in (keeper.trouble or "")
+    assert not host.ours.exists()
+
+
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not condition():  # noqa: ASYNC110 - no event reports a file

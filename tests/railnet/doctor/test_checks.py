@@ -461,6 +461,8 @@ VALUES = [
     (replace(with_daemon(), configurations=("10-flannel.conflist",)), "conflist-missing"),
     (replace(with_daemon(), configurations=()), "conflist-missing"),
     (replace(with_daemon(), configurations=("00-a.conf", "00-railnet.conflist")), "conflist-not-first"),
+    (with_daemon(rewrites="another program changed it 4 times within a minute"), "conflist-rewritten"),
+    (with_daemon(rewrites=None), None),
     (replace(with_daemon(), bridge=Bridge("10.244.3.1", present=False)), "bridge-of-another-lease"),
     (replace(with_daemon(), bridge=Bridge("10.244.3.1", present=True)), None),
     (replace(with_daemon(sandboxes=[OF_TRAIN]), allocated={"uid-2": frozenset({VF})}), "kubelet-disagrees"),

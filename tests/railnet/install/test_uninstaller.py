@@ -262,3 +262,86 @@ def test_add_that_the_runtime_wrote_down_after_the_last_look_is_given_back(host:
         leaving._remove()
 
     assert configuration(path) == FLANNEL
+
+
+# Plugins of other programs.
+
+
+FLANNEL_FILE = "10-flannel.conflist"
+ISTIO = {"type": "istio-cni", "name": "istio-cni"}
+
+
+def conflist(host: Path, name: str, content: object) -> Path:
+    path = host / FOLDER.lstrip("/") / name
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def own(*plugins: object, **keys: object) -> dict[str, Any]:
+    return {**OURS, "plugins": [{"type": "railnet", "primary": PRIMARY, **keys}, *plugins]}
+
+
+def types(path: Path) -> list[str]:
+    return [plugin["type"] for plugin in json.loads(path.read_bytes())["plugins"]]
+
+
+def test_plugin_that_railnets_conflist_alone_has_goes_to_the_primarys(host: Path) -> None:
+    primary = conflist(host, FLANNEL_FILE, FLANNEL)
+    primary.chmod(0o644)
+    ours = conflist(host, NAME, own(ISTIO, {"type": "tuning"}))
+
+    Leaving(host).deactivate()
+
+    assert not ours.exists()
+    assert json.loads(primary.read_bytes()) == {**FLANNEL, "plugins": [{"type": "flannel"}, ISTIO, {"type": "tuning"}]}
+    assert primary.stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("copies", [{"istio-cni": ISTIO}, {}])
+def test_plugin_that_the_primary_has_stays_there_once(host: Path, copies: dict[str, object]) -> None:
+    primary = conflist(host, FLANNEL_FILE, {**FLANNEL, "plugins": [{"type": "flannel"}, ISTIO]})
+    before = primary.stat().st_ino
+    conflist(host, NAME, own(ISTIO, omit=["istio-cni"], copies=copies))
+
+    Leaving(host).deactivate()
+
+    assert primary.stat().st_ino == before
+
+
+def test_plugin_that_its_installer_took_out_of_railnets_conflist_goes_from_the_primarys(host: Path) -> None:
+    primary = conflist(host, FLANNEL_FILE, {**FLANNEL, "plugins": [{"type": "flannel"}, ISTIO]})
+    conflist(host, NAME, own(omit=["istio-cni"]))
+
+    Leaving(host).deactivate()
+
+    assert types(primary) == ["flannel"]
+
+
+def test_copy_of_railnets_conflist_calls_the_primarys_plugins(host: Path) -> None:
+    conflist(host, FLANNEL_FILE, {**FLANNEL, "plugins": [{"type": "flannel"}, ISTIO, {"type": "portmap"}]})
+    conflist(host, NAME, own(ISTIO))
+    copy = conflist(host, "02-istio-cni.conflist", own(ISTIO))
+
+    Leaving(host).deactivate()
+
+    assert types(copy) == ["flannel", "portmap", "istio-cni"]
+
+
+@pytest.mark.parametrize("primary", ['{"cniVersion": "0.3.1", "name": "cbr0", "type": "bridge"}', "{", ""])
+def test_primary_that_cannot_take_a_plugin_is_said_and_left(
+    host: Path, primary: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = conflist(host, FLANNEL_FILE, primary)
+    ours = conflist(host, NAME, own(ISTIO))
+
+    Leaving(host).deactivate()
+
+    assert (ours.exists(), path.read_text()) == (False, primary)
+    assert "(istio-cni) are not in the primary's" in caplog.text
+
+
+def test_remembered_configuration_keeps_the_plugins_of_others(host: Path) -> None:
+    path = caches(host, entry(own(ISTIO), cniArgs=CNI_ARGS))
+
+    assert needed_by(host) == []
+    assert configuration(path)["plugins"] == [{"type": "flannel"}, ISTIO]
