@@ -100,7 +100,6 @@ class Node:
         lease: the subnet that flannel leased to the node.
         sysfs: the root of the simulated tree. A real container runtime needs the kernel's /sys, and then the tree is elsewhere.
         cri: the socket of a real container runtime; by default the simulated runtime serves its own.
-        kubelet_root: kubelet's `--root-dir`.
 
     Attributes:
         pfs: the HCA's physical functions, in the order of their PCI addresses.
@@ -115,7 +114,6 @@ class Node:
         lease: FlannelLease = _VXLAN_LEASE,
         sysfs: Path = Path("/sys"),
         cri: Path | None = None,
-        kubelet_root: Path = Path("/var/lib/kubelet"),
     ) -> None:
         self._plugins, self.vfs, self._lease, self._sysfs, self._cri = plugins, vfs, lease, sysfs, cri
         real_sysfs = {Path("/sys")} - {sysfs}
@@ -123,7 +121,7 @@ class Node:
         self.pfs = tuple(sorted(pfs, key=lambda pf: pf.address))
         self.fabrics: tuple[Fabric, ...] = ()
         self.hca: Hca
-        self.kubelet = Kubelet(kubelet_root)
+        self.kubelet = Kubelet()
         self.runtime = Runtime()
         self.daemon = Daemon()
         self._made = contextlib.ExitStack()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from simnode.daemon_process import CONFIGURATION
+from simnode.kubernetes.kubelet import Kubelet
 from simnode.node import RESOURCE, Node, Pod
 from tests.waiting import until
 
@@ -21,7 +22,9 @@ _SECONDS = 60
 
 @contextmanager
 def a_node(root: Path) -> Iterator[Node]:
-    with Node(Path(os.environ["RAILNET_CNI_PLUGINS"]), vfs=2, kubelet_root=root) as node:
+    node = Node(Path(os.environ["RAILNET_CNI_PLUGINS"]), vfs=2)
+    node.kubelet = Kubelet(root)
+    with node:
         node.install()
         yield node
     shutil.rmtree(HOST, ignore_errors=True)
