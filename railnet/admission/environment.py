@@ -25,10 +25,16 @@ VARIABLES = (
     Variable("TP_SOCKET_IFNAME", "net1"),
     Variable("HOROVOD_GLOO_IFACE", "net1"),
     Variable("DMLC_INTERFACE", "net1"),
-    Variable("OMPI_MCA_btl_tcp_if_include", "net1", forwarded=True),
-    # mpirun and its daemons find each other by the pods' names, which resolve to addresses of eth0
-    Variable("OMPI_MCA_oob_tcp_if_include", "eth0", forwarded=True),
+    # Weights of Open MPI's TCP, which takes the interface of the lowest latency (100 by default), and divides other transfers by bandwidth
+    # in Mbit/s. A list (btl_tcp_if_include) would end each job that has the other list, even in a file of its image (docs/decisions/0079).
+    Variable("OMPI_MCA_btl_tcp_latency_net1", "1", forwarded=True),
+    Variable("OMPI_MCA_btl_tcp_bandwidth_net1", "1000000000", forwarded=True),
 )
+
+
+# The node names the VF alone in these variables. A pod that could use all HCAs of its host before goes on to use all: an empty value is no
+# list for NCCL, and `all` is what UCX does without the variable.
+EVERY_HCA = (Variable("NCCL_IB_HCA", ""), Variable("UCX_NET_DEVICES", "all"))
 
 
 def wanted(part: Part) -> tuple[Variable, ...]:

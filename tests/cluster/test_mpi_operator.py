@@ -136,7 +136,7 @@ def test_ranks_exchange_their_data_over_net1_between_two_nodes(
 
 
 def test_workers_have_a_vf_each_and_the_launcher_has_variables_alone(exchanged: Exchanged) -> None:
-    forwarded = {"OMPI_MCA_btl_tcp_if_include": "net1", "OMPI_MCA_oob_tcp_if_include": "eth0"}
+    forwarded = {"OMPI_MCA_btl_tcp_latency_net1": "1", "OMPI_MCA_btl_tcp_bandwidth_net1": "1000000000"}
 
     assert {name: _limits(exchanged.pods[name]).get(RESOURCE) for name in _WORKERS} == dict.fromkeys(_WORKERS, "1")
     assert all(net1(exchanged.pods[name]) for name in _WORKERS)

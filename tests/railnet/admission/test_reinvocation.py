@@ -116,7 +116,7 @@ MPI_LABELS = {
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_container_inserted_before_a_launcher_that_sets_variables_itself_gets_nothing(count: int):
-    names = ("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include")
+    names = ("OMPI_MCA_btl_tcp_latency_net1", "OMPI_MCA_btl_tcp_bandwidth_net1")
     own = [{"name": name, "value": "eth9"} for name in names[:count]]
     launcher = {"name": "mpirun", "env": own, "resources": {}}
     pod = reviewed({"metadata": {"name": "p", "labels": MPI_LABELS}, "spec": {"containers": [launcher]}}, net1=True)

@@ -58,7 +58,7 @@ def test_explain_prints_the_additions_of_a_pod(tmp_path: Path, capsys: pytest.Ca
         "  done:      added 1 rdma/ib_vf to container tensorflow",
         (
             "  done:      set NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME, TP_SOCKET_IFNAME, HOROVOD_GLOO_IFACE, DMLC_INTERFACE, "
-            "OMPI_MCA_btl_tcp_if_include, OMPI_MCA_oob_tcp_if_include in container tensorflow"
+            "OMPI_MCA_btl_tcp_latency_net1, OMPI_MCA_btl_tcp_bandwidth_net1 in container tensorflow"
         ),
     ]
     assert '  add /spec/containers/0/resources/limits/rdma~1ib_vf: "1"' in lines
