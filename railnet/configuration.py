@@ -125,9 +125,11 @@ class Admission:
 
     Attributes:
         priority_class: the PriorityClass of training pods that have none; None for none. The cluster must have the class.
+        environment: whether pods get the variables that name net1, unless their annotation says otherwise.
     """
 
     priority_class: str | None = None
+    environment: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +287,7 @@ _TIMEOUTS = an_object(Timeouts, dict.fromkeys(("delegate", "add", "daemon", "kub
 _PUBLISH = an_object(
     Publish, dict.fromkeys(("networkStatus", "events", "topologyLabels", "railsCondition", "railsTaint"), BOOLEAN)
 )
-_ADMISSION = an_object(Admission, {"priorityClass": PRIORITY_CLASS})
+_ADMISSION = an_object(Admission, {"priorityClass": PRIORITY_CLASS, "environment": BOOLEAN})
 _DOCUMENT: Reader[dict[str, Any]] = an_object(
     dict,
     {

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from railnet.admission import host_network, railnet_annotations, tf_config
-from railnet.admission.environment import Variable, wanted
+from railnet.admission.environment import EVERY_HCA, Variable, wanted
 from railnet.admission.host_network import HostNetwork
 from railnet.admission.review_configuration import Namespace, Policy, switch
 from railnet.errors import Misconfigured, NotPermitted
 from railnet.jobs.gpus import gpu_count
+from railnet.jobs.hiding_settings import hiding, is_other_rdma
 from railnet.jobs.name_truncation import shortened
 from railnet.jobs.operators import Default, Part
 from railnet.jobs.railnet_labels import JOB, NET1, RANK, ROLE
@@ -71,6 +72,7 @@ class Additions:
         priority_class: the PriorityClass that the pod gets; empty if it has one, or if none is configured.
         kept: what stays as the pod has it, in clauses.
         host: what the pod gets with the host's network; None if it stays in its own network, or has the host's already.
+        hidden: its own settings that keep its programs from its VFs, in clauses.
     """
 
     member: RecognisedPod
@@ -85,6 +87,7 @@ class Additions:
     priority_class: str = ""
     kept: tuple[str, ...] = ()
     host: HostNetwork | None = None
+    hidden: tuple[str, ...] = ()
 
 
 Decision = Untouched | Additions
@@ -136,7 +139,8 @@ def _rail(pod: Pod, member: RecognisedPod, namespace: Namespace, policy: Policy,
         policy.networks.choose(namespace.name, after, vfs)
     container = pod.containers[member.container]
     reachable = _reachable(pod, after, policy)
-    variables = wanted(part) if reachable else ()
+    unnamed = _unnamed(pod, policy, reachable=reachable)
+    variables = _every_hca(pod, container, policy) if unnamed else wanted(part)
     return Additions(
         member=member,
         container=container.name,
@@ -148,7 +152,8 @@ def _rail(pod: Pod, member: RecognisedPod, namespace: Namespace, policy: Policy,
         labels=dict(_labels(member, pod)),
         annotations=annotations,
         priority_class=(policy.priority_class or "") if pod.priority_class is None else "",
-        kept=(*_kept(container, variables, _requests_text(pod, policy)), *_kept_class(pod, policy)),
+        kept=(*_kept(container, variables, unnamed, _requests_text(pod, policy)), *_kept_class(pod, policy)),
+        hidden=tuple(hiding(pod, container, policy.resources)),
     )
 
 
@@ -234,6 +239,11 @@ def _part(
         return Part.TRAINS, f"its label {NET1} is true"
     if requested:
         return Part.TRAINS, f"it asks for {requested} VF{'s' * (requested > 1)} itself"
+    if host_network.is_of_author(pod):
+        return (
+            Part.APART,
+            f"its author put it on the host's network, with the host's own HCAs; label it {NET1}: \"true\" if it needs a VF",
+        )
     return _by_role(member, pod.containers[member.container], namespace)
 
 
@@ -327,6 +337,24 @@ def _reachable(pod: Pod, annotations: Mapping[str, str], policy: Policy) -> bool
     return not (pod.host_network or (network is not None and isinstance(network.ipam, NoIpam)))
 
 
+def _unnamed(pod: Pod, policy: Policy, *, reachable: bool) -> str:
+    """Return why no variable names net1 in the pod, a clause; empty if variables do."""
+    if not reachable:
+        return "the pod has no address on net1"
+    text = pod.annotations.get(railnet_annotations.ENVIRONMENT)
+    if text not in (None, "true", "false"):
+        raise Misconfigured(f'{railnet_annotations.ENVIRONMENT} is {text!r:.80}; it should be "true" or "false"')
+    if text is None:
+        return "" if policy.environment else "admission.environment of node.yaml is false"
+    return "" if text == "true" else f"{railnet_annotations.ENVIRONMENT} is false"
+
+
+def _every_hca(pod: Pod, container: Container, policy: Policy) -> tuple[Variable, ...]:
+    """Return the variables for a pod that could use more HCAs of its host than its VF: its author put it on the host's network for them."""
+    others = any(name not in policy.resources and is_other_rdma(name) for name in container.resources)
+    return EVERY_HCA if host_network.is_of_author(pod) and (container.privileged or others) else ()
+
+
 def _renamed(member: RecognisedPod, pod: Pod, container: Container) -> Iterator[Variable]:
     """Yield TF_CONFIG with names on net1, if the pod asks for these names and does not have them yet."""
     before = container.env.get(tf_config.VARIABLE)
@@ -343,14 +371,14 @@ def _rendezvous(pod: Pod) -> str:
     return text
 
 
-def _kept(container: Container, variables: tuple[Variable, ...], requests: str) -> Iterator[str]:
+def _kept(container: Container, variables: tuple[Variable, ...], unnamed: str, requests: str) -> Iterator[str]:
     names = [variable.name for variable in variables if variable.name in container.env]
     if names:
         yield f"kept {', '.join(names)} as the pod sets them"
     if container.env_from and len(names) < len(variables):
         yield "the added variables take precedence over the container's envFrom"
-    if not variables:
-        yield "set no variables, because the pod has no address on net1"
+    if unnamed and not variables:
+        yield f"set no variables, because {unnamed}"
     if requests:
         yield f"kept its request for {requests}"
 

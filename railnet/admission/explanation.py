@@ -50,7 +50,7 @@ def _reported(additions: Additions) -> Iterator[str]:
 
 
 def warnings(pod: Pod, decision: Decision) -> tuple[str, ...]:
-    """Return warnings: annotations of Railnet that have no effect, and the Service that TF_CONFIG needs."""
+    """Return warnings: annotations of Railnet that have no effect, the Service that TF_CONFIG needs, and settings that hide the VFs."""
     ours = sorted(
         key
         for key in pod.annotations
@@ -70,9 +70,10 @@ def warnings(pod: Pod, decision: Decision) -> tuple[str, ...]:
             texts.append(
                 f"{tf_config.VARIABLE} has names in Service {name}: create it, headless, with the pods' addresses on net1"
             )
+        texts += decision.hidden
     more = len(texts) - _MAX_WARNINGS
     if more > 0:
-        texts = [*texts[:_MAX_WARNINGS], f"{more} more annotations of Railnet have no effect"]
+        texts = [*texts[:_MAX_WARNINGS], f"{more} more warnings"]
     return tuple(f"{text:.{MAX_WARNING}}" for text in texts)
 
 

@@ -82,6 +82,11 @@ def wanted(pod: Pod, member: RecognisedPod, *, switched_on: bool) -> bool:
     return True
 
 
+def is_of_author(pod: Pod) -> bool:
+    """Return whether a pod is on the host's network for its author's own reasons: no annotation asks for host-network mode."""
+    return pod.host_network and _mode(pod) is None
+
+
 def decided(pod: Pod, member: RecognisedPod, port: int) -> HostNetwork:
     """Return what the pod gets with a port.
 

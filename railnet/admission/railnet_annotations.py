@@ -5,12 +5,14 @@ from railnet.vf.permitted_networks import ADDRESS_ANNOTATION, NETWORK_ANNOTATION
 
 VF = "railnet.io/vf"  # how many VFs: a number, or `auto`
 RENDEZVOUS = "railnet.io/rendezvous"  # the interface that the names in TF_CONFIG belong to: `eth0` or `net1`
+ENVIRONMENT = "railnet.io/environment"  # "false": no variables that name net1
 EXPLAIN = "railnet.io/explain"
 
 PREFIX = "railnet.io/"
 READ = (
     VF,
     RENDEZVOUS,
+    ENVIRONMENT,
     CONTAINER,
     SIZE,
     NAMES,

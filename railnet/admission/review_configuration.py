@@ -19,12 +19,14 @@ class Policy:
         rails: how many rails a node has, for `railnet.io/vf: auto`; None if it is not configured.
         networks: all networks, and the limit of each namespace.
         priority_class: the PriorityClass of training pods that have none; None for none.
+        environment: whether pods that say nothing of it get the variables that name net1.
     """
 
     resources: tuple[str, ...] = ("rdma/ib_vf",)
     rails: int | None = None
     networks: Networks = field(default_factory=Networks)
     priority_class: str | None = None
+    environment: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -303,6 +303,12 @@ OF_A_POD = {
         "A pod on the host's network shares the node's interfaces, so it gets no net1.",
         "Remove hostNetwork, or use the host's own cards on purpose (docs/training/host-network.md).",
     ),
+    "pod-hides-its-rail": FindingKind(
+        "warning",
+        "The pod has a rail, and its own settings keep its programs from it, so its data may go over another network.",
+        "Remove these settings from the job's template, and make the pod again. If they are on purpose, a rail is not needed: label the pod "
+        '`railnet.io/net1: "false"`.',
+    ),
     "pod-gated": FindingKind(
         "warning",
         "The pod waits behind a gate, or for a PodGroup, until its whole gang has a place. Without an event, the controllers do not run, or not with --gangs.",

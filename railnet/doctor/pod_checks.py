@@ -15,6 +15,7 @@ from railnet.fabric.rails_condition import TAINT, TYPE
 from railnet.jobs.gang_engine import named_pod_group
 from railnet.jobs.gang_overview import gang_part, gang_wait
 from railnet.jobs.gang_recogniser import GATE
+from railnet.jobs.hiding_settings import hiding
 from railnet.jobs.other_placement import waits_for_its_group
 from railnet.jobs.pod_progress import Stage, progress
 from railnet.objects.conditions import condition, is_ready
@@ -48,10 +49,20 @@ def _of_stage(facts: PodFacts) -> Iterator[Finding]:
     else:
         if _spec(facts).get("hostNetwork"):
             yield _of_pod(facts, "pod-on-host-network", "spec.hostNetwork is true")
+        yield from _hidden(facts)
         if stage is Stage.UNSCHEDULED:
             yield from _without_node(facts, why)
         else:
             yield from _on_node(facts, stage, why)
+
+
+def _hidden(facts: PodFacts) -> Iterator[Finding]:
+    """Say which of its own settings keep the pod's programs from its VFs."""
+    pod = parse(facts.pod)
+    asks = [container for container in pod.containers if not facts.rails.isdisjoint(container.resources)]
+    clauses = dict.fromkeys(clause for container in asks for clause in hiding(pod, container, facts.rails))
+    if clauses:
+        yield _of_pod(facts, "pod-hides-its-rail", "; ".join(clauses))
 
 
 def _without_request(facts: PodFacts) -> Iterator[Finding]:

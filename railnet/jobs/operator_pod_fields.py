@@ -58,11 +58,6 @@ def either(name: str, value: str, then: str, otherwise: str) -> Field:
     return Field(title, lambda pod, _: then if pod.read(name) == value else otherwise)
 
 
-def container_name(name: str) -> Field:
-    """Return the name of the training container, if it is this name."""
-    return Field(f"a container named `{name}`", lambda _, container: name if container.name == name else None)
-
-
 def first(*fields: Field) -> Field:
     """Return the first of several fields that has a text."""
 

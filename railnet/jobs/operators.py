@@ -18,7 +18,6 @@ from railnet.jobs.operator_pod_fields import (
     Field,
     address_count,
     always,
-    container_name,
     either,
     env,
     first,
@@ -184,8 +183,8 @@ OPERATORS: tuple[Operator, ...] = (
         rank=(key(_JOBSET + "job-index"), _COMPLETION_INDEX),
         size=env("PET_NNODES"),
         containers=("node",),
+        # Trainer calls the launcher's container `node`, whether its mpi.runLauncherAsNode is true or not: the pod shows only its GPUs
         roles={"launcher": Part.LAUNCHES, "dataset-initializer": Part.APART, "model-initializer": Part.APART},
-        also_trains=container_name("node"),  # Trainer's runLauncherAsNode
     ),
     Operator(
         name="Volcano",

@@ -26,6 +26,8 @@ class Container(NamedTuple):
         env_from: whether more variables come from ConfigMaps or Secrets, which cannot be seen here.
         resources: limits and requests united, as written; the limit if a resource has both.
         ports: the declared ports, in their order.
+        words: its command and arguments.
+        privileged: whether it may use all devices of its node.
     """
 
     name: str
@@ -33,6 +35,8 @@ class Container(NamedTuple):
     env_from: bool
     resources: Mapping[str, str]
     ports: tuple[ContainerPort, ...] = ()
+    words: tuple[str, ...] = ()
+    privileged: bool = False
 
 
 class Pod(NamedTuple):
@@ -143,7 +147,16 @@ def _container(container: dict[str, Any], path: str) -> Container:
         env_from=bool(container.get("envFrom")),
         resources={str(resource): str(quantity) for resource, quantity in quantities.items()},
         ports=tuple(_ports(_mappings(container.get("ports"), path, ".ports"), path)),
+        words=(*_words(container.get("command"), path, ".command"), *_words(container.get("args"), path, ".args")),
+        privileged=_mapping(container.get("securityContext"), path, ".securityContext").get("privileged") is True,
     )
+
+
+def _words(value: Any, path: str, key: str) -> Iterator[str]:
+    if not isinstance(value, list | None):
+        raise Misconfigured(f"{path}{key} is {value!r:.60}; it should be a list")
+    for word in value or ():
+        yield word if type(word) is str else _text(word, path, key)
 
 
 def _env(variables: list[dict[str, Any]], path: str) -> dict[str, str | None]:

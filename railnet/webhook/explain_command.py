@@ -44,6 +44,7 @@ def policy(configuration: Configuration) -> Policy:
         rails=None if configuration.rails is None else len(configuration.rails),
         networks=configuration.networks,
         priority_class=configuration.admission.priority_class,
+        environment=configuration.admission.environment,
     )
 
 

@@ -106,6 +106,12 @@ FEATURES = [
         configuration={"admission": {"priorityClass": "iteration"}},
     ),
     Feature(
+        "webhook.environment",
+        {**features.WEBHOOK, "webhook.environment": False},
+        set(),
+        configuration={"admission": {"environment": False}},
+    ),
+    Feature(
         "webhook.certManager.enabled",
         features.CERT_MANAGER,
         objects(f"{HELPER}-root", "Issuer")
@@ -178,7 +184,7 @@ FEATURES = [
     ),
 ]
 EACH = pytest.mark.parametrize("feature", FEATURES, ids=lambda feature: feature.value)
-OFF = {"webhook.priorityClass": ""}
+OFF = {"webhook.priorityClass": "", "webhook.environment": True}  # what a value is without its feature
 
 
 def both(feature: Feature) -> tuple[list[JsonObject], list[JsonObject]]:

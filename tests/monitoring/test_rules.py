@@ -63,6 +63,21 @@ def requests(code: str) -> str:
     return a("railnet_cni_requests_total", _NODE, verb="ADD", code=code)
 
 
+IDLE = {"node": "gpu-7", "namespace": "ml", "pod": "train"}
+
+
+def moved(received: str, transmitted: str) -> dict[str, str]:
+    """Return the series of a pod's two VFs, of which the second moves nothing."""
+    names = {"received": received, "transmitted": transmitted}
+    return {
+        a(
+            f"railnet_pod_{name}_bytes_total", _NODE, namespace="ml", pod="train", rail=rail, device=f"mlx5_{rail}"
+        ): values
+        for name, moves in names.items()
+        for rail, values in (("4", moves), ("5", "0x40"))
+    }
+
+
 UP = a("up", _NODE)
 VFS = "railnet_vfs"
 LEAKS = a("railnet_leaks_total", _NODE, kind="rails")
@@ -168,6 +183,9 @@ CASES = (
         (alert(_NODE, card="0000:03:00.0", value="9"),),
     ),
     Case("RailnetCountersUnreadable", {a("railnet_counters_unread", _NODE, card="0000:03:00.0"): "9x5 0x20"}, 11),
+    Case("RailnetPodMovesNothing", moved(received="0x30", transmitted="0+100x30"), 21, (alert(IDLE),)),
+    Case("RailnetPodMovesNothing", moved(received="0x30", transmitted="0+100x30"), 15),
+    Case("RailnetPodMovesNothing", moved(received="0x10 1000000x30", transmitted="0x40"), 35),
     Case("RailnetAdmissionAbsent", {a("up", _HELPER): "1x5 0x20"}, 10, (alert(job="railnet-admission"),)),
     Case("RailnetAdmissionAbsent", {a("up", _HELPER): "1x5 stale"}, 20, (alert(job="railnet-admission"),)),
     Case("RailnetAdmissionAbsent", {a("up", _HELPER): "1x5 stale"}, 80),

@@ -24,7 +24,10 @@
 {{- if $values.railsCondition.enabled }}{{ $_ := set $publish "railsCondition" true }}{{ end -}}
 {{- if $values.railsCondition.taint }}{{ $_ := set $publish "railsTaint" true }}{{ end -}}
 {{- if $publish }}{{ $_ := set $keys "publish" $publish }}{{ end -}}
-{{- with $values.webhook.priorityClass }}{{ $_ := set $keys "admission" (dict "priorityClass" .) }}{{ end -}}
+{{- $admission := dict -}}
+{{- with $values.webhook.priorityClass }}{{ $_ := set $admission "priorityClass" . }}{{ end -}}
+{{- if not $values.webhook.environment }}{{ $_ := set $admission "environment" false }}{{ end -}}
+{{- if $admission }}{{ $_ := set $keys "admission" $admission }}{{ end -}}
 {{- with $values.controllers.stickyAddresses -}}
 {{- if .enabled -}}
 {{- $_ := set $keys "networks" (dict .network (dict "ipam" (dict "type" "sticky" "range" .range "rails" (int .rails)))) -}}

@@ -57,6 +57,20 @@ PRECEDENCE = {
     "its own request against its role": (a_pod("evaluator", asks={"rdma/ib_vf": "1"}), None, True),
     "its own request for none against all": (a_pod(labels=ON, asks={"rdma/ib_vf": "0"}), True, False),
     "its own request, the namespace opted out": (a_pod(asks={"rdma/ib_vf": "1"}), False, False),
+    "GPUs, on the host's network by its author": (a_pod(hostNetwork=True), None, False),
+    "on the host's network, the namespace opted in": (a_pod(hostNetwork=True), True, False),
+    "on the host's network with the pod's label": (a_pod(hostNetwork=True, labels=ON), None, True),
+    "on the host's network with its own request": (a_pod(hostNetwork=True, asks={"rdma/ib_vf": "1"}), None, True),
+    "in KubeDL's host-network mode": (
+        a_pod(hostNetwork=True, annotations={"kubedl.io/network-mode": "host"}),
+        None,
+        True,
+    ),
+    "in Railnet's host-network mode, at the second review": (
+        a_pod(hostNetwork=True, annotations={"railnet.io/network-mode": "host", "railnet.io/host-port": "20000"}),
+        None,
+        True,
+    ),
 }
 
 
@@ -203,8 +217,8 @@ def test_launcher_gets_the_variables_that_mpirun_forwards_and_no_vf():
     container = reviewed(a_pod("launcher", gpus=0), net1=True)["spec"]["containers"][0]
 
     assert container["env"] == [
-        {"name": "OMPI_MCA_btl_tcp_if_include", "value": "net1"},
-        {"name": "OMPI_MCA_oob_tcp_if_include", "value": "eth0"},
+        {"name": "OMPI_MCA_btl_tcp_latency_net1", "value": "1"},
+        {"name": "OMPI_MCA_btl_tcp_bandwidth_net1", "value": "1000000000"},
     ]
     assert container["resources"]["limits"] == {}
 
@@ -252,7 +266,7 @@ def test_number_of_vfs_that_equals_the_request_is_accepted():
 
 
 def test_network_annotation_is_ignored_on_the_hosts_network():
-    assert gets(a_pod(hostNetwork=True, annotations={"railnet.io/network": "nowhere"}))
+    assert gets(a_pod(hostNetwork=True, labels=ON, annotations={"railnet.io/network": "nowhere"}))
 
 
 WINDOWS: dict[str, dict[str, Any]] = {
@@ -402,3 +416,59 @@ def test_annotation_of_the_namespace_is_added_once_and_explained():
     assert annotations["railnet.io/sticky"] == "true"
     assert "annotated railnet.io/sticky, as the label of its namespace says" in annotations["railnet.io/explain"]
     assert reviewed(first, STAYING, sticky=True) == first
+
+
+ENVIRONMENT = "railnet.io/environment"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "configured", "named"),
+    [(None, True, True), (None, False, False), ("false", True, False), ("true", False, True)],
+)
+def test_variables_that_name_net1_are_switched_by_the_pod_before_the_configuration(
+    annotation: str | None, configured: bool, named: bool
+):
+    pod = a_pod(annotations={} if annotation is None else {ENVIRONMENT: annotation})
+
+    decision = decided(pod, policy=Policy(environment=configured))
+
+    assert isinstance(decision, Additions)
+    assert decision.vfs == 1
+    assert bool(decision.variables) is named
+
+
+def test_switch_of_the_variables_that_is_no_switch_is_refused():
+    with pytest.raises(Misconfigured, match=f'{ENVIRONMENT} is .no.; it should be "true" or "false"'):
+        decided(a_pod(annotations={ENVIRONMENT: "no"}))
+
+
+ALL_HCAS = [("NCCL_IB_HCA", ""), ("UCX_NET_DEVICES", "all")]
+SEES = {
+    "privileged": ({"securityContext": {"privileged": True}}, {}, ALL_HCAS),
+    "devices of another RDMA plugin": ({}, {"rdma/hca_shared_devices_a": "1"}, ALL_HCAS),
+    "its VF alone": ({}, {}, []),
+}
+
+
+@pytest.mark.parametrize(("of_container", "asks", "expected"), SEES.values(), ids=SEES.keys())
+def test_pod_of_the_hosts_network_sees_as_many_hcas_as_before(
+    of_container: dict[str, Any], asks: dict[str, str], expected: list[tuple[str, str]]
+):
+    pod = a_pod(hostNetwork=True, labels=ON, asks=asks)
+    pod["spec"]["containers"][0] |= of_container
+
+    decision = decided(pod)
+
+    assert isinstance(decision, Additions)
+    assert [(variable.name, variable.value) for variable in decision.variables] == expected
+
+
+def test_own_list_of_hcas_of_a_pod_of_the_hosts_network_stays():
+    pod = a_pod(hostNetwork=True, labels=ON)
+    own = [{"name": "NCCL_IB_HCA", "value": "mlx5_0"}, {"name": "UCX_NET_DEVICES", "value": "mlx5_0:1"}]
+    pod["spec"]["containers"][0] |= {"securityContext": {"privileged": True}, "env": own}
+
+    decision = decided(pod)
+
+    assert isinstance(decision, Additions)
+    assert decision.variables == ()

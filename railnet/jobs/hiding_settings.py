@@ -1,0 +1,140 @@
+"""A pod's own settings that keep its programs from its VFs, though it has them: they look like a slow network, not like a setting. Pure.
+
+A setting is a variable of the training container, or one that its command assigns, such as `mpirun -x NCCL_IB_DISABLE=1`. What an image
+or a ConfigMap sets cannot be seen. Settings that the node makes by itself are not here (`deviceplugin.allocation`).
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import NamedTuple
+
+from railnet.jobs.gpus import is_gpu
+from railnet.objects.pod import Container, Pod
+
+_INTERFACE = "net1"
+_MULTUS = ("k8s.v1.cni.cncf.io/networks", "v1.multus-cni.io/default-network")
+_RDMA_DOMAINS = ("rdma", "mellanox.com")
+_NVIDIA = "nvidia.com"  # its RDMA plugin and its SR-IOV plugin have resources here, beside its GPUs
+_RDMA_NAME = re.compile(r"rdma|hca|sriov|mlnx|roce|infiniband", re.IGNORECASE)
+_VERBS = (
+    "all",
+    "ib",
+    "rc",
+    "ud",
+    "dc",
+    "rc_x",
+    "ud_x",
+    "dc_x",
+    "rc_v",
+    "rc_verbs",
+    "rc_mlx5",
+    "ud_v",
+    "ud_verbs",
+    "ud_mlx5",
+    "dc_mlx5",
+)
+_EACH_MCA = re.compile(r"--?(?:g?mca|prtemca)\s+(\w+)\s+(\S+)")
+_EACH_ASSIGNMENT = re.compile(r"(?<![\w.])([A-Z][A-Za-z0-9_]+)=(\S+)")
+# Of the kernel, or of the PCI address: mlx5_0, mlx5_bond_0, ibp65s0, rocep65s0f1v2.
+_NUMBERED = re.compile(r"[_sfv]\d+$")
+_QUOTES = "\"';"
+
+
+class _Setting(NamedTuple):
+    """A variable, whether a value of it hides the VFs, and the effect, a clause."""
+
+    name: str
+    hides: Callable[[str], bool]
+    effect: str
+
+
+def hiding(pod: Pod, container: Container, rails: Collection[str]) -> Iterator[str]:
+    """Yield what hides the VFs from the training container of a pod with rails, in clauses. `rails` are the resources of rails."""
+    settings = {**_assigned(container.words), **container.env}
+    for setting in _SETTINGS:
+        value = settings.get(setting.name)
+        if value and setting.hides(value):
+            yield f"{setting.name} is {value:.60}: {setting.effect}"
+    yield from (f"{key}: Multus names its interfaces net1, net2, too" for key in _MULTUS if pod.annotations.get(key))
+    for name in container.resources:
+        if name not in rails and is_other_rdma(name):
+            yield f"the container also asks for {name}: its programs may use that device in place of the VF"
+
+
+def is_other_rdma(resource: str) -> bool:
+    """Return whether an extended resource that is of no rail stands for RDMA devices."""
+    domain, _, name = resource.partition("/")
+    if not name or is_gpu(resource):
+        return False
+    return domain in (*_RDMA_DOMAINS, _NVIDIA) or bool(_RDMA_NAME.search(name))
+
+
+def _assigned(words: Collection[str]) -> Mapping[str, str]:
+    """Return the variables that a command sets: `NAME=VALUE`, and parameters of Open MPI as the variables that they stand for."""
+    command = " ".join(words)
+    variables = {f"OMPI_MCA_{name}": value for name, value in _EACH_MCA.findall(command)}
+    assigned = dict(_EACH_ASSIGNMENT.findall(command))
+    return {name: value.strip(_QUOTES) for name, value in {**variables, **assigned}.items()}
+
+
+def _is_on(value: str) -> bool:
+    return value.strip() not in ("", "0")
+
+
+def _is_sockets(value: str) -> bool:
+    return value.strip().lower() == "socket"
+
+
+def _names_hcas(value: str) -> bool:
+    """Return whether a list of NCCL names certain HCAs: nobody knows the VF's name before the pod has it. A prefix without a number fits each HCA."""
+    names = [name.partition(":")[0] for name in value.removeprefix("=").split(",")]
+    return not value.startswith("^") and all(map(_NUMBERED.search, names))
+
+
+def _leaves_out_in_nccl(value: str) -> bool:
+    """Return whether a list of NCCL, with its signs ^ (all but) and = (whole names), leaves net1 out."""
+    excludes, names = value.startswith("^"), value.removeprefix("^")
+    exact = names.startswith("=")
+    listed = [name.partition(":")[0] for name in names.removeprefix("=").split(",")]
+    fits = any(name == _INTERFACE if exact else _INTERFACE.startswith(name) for name in listed if name)
+    return fits is excludes
+
+
+def _leaves_out(value: str) -> bool:
+    return _INTERFACE not in value.split(",")
+
+
+def _has(value: str) -> bool:
+    return not _leaves_out(value)
+
+
+def _names_devices_of_ucx(value: str) -> bool:
+    names = {name.partition(":")[0] for name in value.split(",")}
+    return "all" not in names and _INTERFACE not in names and not value.startswith("^")
+
+
+def _is_without_verbs(value: str) -> bool:
+    return not value.startswith("^") and set(value.split(",")).isdisjoint(_VERBS)
+
+
+_NOT_NET1 = "it does not use net1"
+_SETTINGS = (
+    _Setting("NCCL_IB_DISABLE", _is_on, "NCCL uses no VF"),
+    _Setting("NCCL_NET", _is_sockets, "NCCL uses no VF"),
+    _Setting("NCCL_IB_HCA", _names_hcas, "it takes the place of the VF's own name, which the node sets: remove it"),
+    _Setting(
+        "NCCL_SOCKET_IFNAME", _leaves_out_in_nccl, "NCCL meets on other interfaces than net1, and so does its TCP"
+    ),
+    _Setting(
+        "UCX_NET_DEVICES",
+        _names_devices_of_ucx,
+        "it takes the place of the VF's own name, which the node sets: remove it",
+    ),
+    _Setting("UCX_TLS", _is_without_verbs, "UCX uses no VF"),
+    _Setting("GLOO_SOCKET_IFNAME", _leaves_out, _NOT_NET1),
+    _Setting("TP_SOCKET_IFNAME", _leaves_out, _NOT_NET1),
+    _Setting("HOROVOD_GLOO_IFACE", _leaves_out, _NOT_NET1),
+    _Setting("DMLC_INTERFACE", _leaves_out, _NOT_NET1),
+    _Setting("OMPI_MCA_btl_tcp_if_include", _leaves_out, "Open MPI's TCP does not use net1"),
+    _Setting("OMPI_MCA_btl_tcp_if_exclude", _has, "Open MPI's TCP does not use net1"),
+)
