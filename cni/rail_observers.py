@@ -33,9 +33,9 @@ class AddRefused:
 
 @dataclass(frozen=True, slots=True)
 class RailChanged:
-    """A rail of the node began (`warning`) or ceased to count as not ACTIVE. `reason` is one word, `text` names the rail.
+    """A rail of the node began (`warning`) or ceased to count as not ACTIVE, or a pod has lost its rail. `reason` is one word, `text` names the rail.
 
-    `pods` have a VF of the rail.
+    `pods` have a VF of the rail, or had it.
     """
 
     reason: str

@@ -35,6 +35,7 @@ from railnet.daemon.background_tasks import BackgroundTasks
 from railnet.daemon.conflist_keeper import ConflistKeeper
 from railnet.daemon.host_network_pod_query import pods_on_host_network
 from railnet.daemon.kubelet_folder import KubeletSearch
+from railnet.daemon.lost_rails_watch import LostRailsWatch
 from railnet.daemon.metrics import Gauges, Metrics
 from railnet.daemon.network_status_and_events import publishing
 from railnet.daemon.node_object import NodeObject
@@ -54,8 +55,9 @@ from railnet.kernel.netlink import rdma_netns_mode
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.threads.file_reads import read_in_time
 from railnet.kubelet.checkpoint_file import CheckpointReads
-from railnet.status.daemon_answer import encode, report, with_roce, with_topology
+from railnet.status.daemon_answer import encode, report, with_lost, with_roce, with_topology
 from railnet.vf.inventory import Inventory
+from railnet.vf.record import Record
 from railnet.vf.vf_table import VfTable
 
 _log = logging.getLogger(__name__)
@@ -211,6 +213,7 @@ async def _serve(  # noqa: PLR0913 - composed once
     registrations = [Registration(service, kubelet.look, root) for service in services]
     node_object = NodeObject(configuration, node.table, node.sysfs, observe, node.journal.records)
     counters = RailCounters(node.table, node.sysfs, node.journal.records)
+    losses = LostRailsWatch(node.table, partial(_aged_records, node), observe)
     gauges = Gauges(
         vfs=partial(_vfs, node.table, services),
         registrations=lambda: {registration.resource: registration.registrations for registration in registrations},
@@ -218,11 +221,12 @@ async def _serve(  # noqa: PLR0913 - composed once
         hung_reads=lambda: node.sysfs.reads.hung + node_object.hung + counters.hung,
         hung_writes=lambda: node.sysfs.writes.hung,
         rails=partial(_active_rails, configuration, node.table),
+        lost=losses.by_rail,
         counters=lambda: counters.text,
     )
     reasons = partial(_reasons, services, registrations, presence, node, tasks)
     health.show(Pages(reasons, partial(metrics.text, gauges), counters.fresh))
-    told = _ReportParts(slots, health, node_object, RoceStatus(node.table, node.sysfs), presence)
+    told = _ReportParts(slots, health, node_object, RoceStatus(node.table, node.sysfs), presence, losses)
     answer = partial(_answer_to_query, node, gauges, told)
     server = Server(RequestHandler(parts, observe, metrics), limits, slots, FlannelDelegates(root), answer)
     changed, changed_at_once = (partial(_stream_again, services, at_once=at_once) for at_once in (False, True))
@@ -246,6 +250,7 @@ async def _serve(  # noqa: PLR0913 - composed once
             **_work(configuration, node, changed, changed_at_once),
             **node_object.work(leaving=presence.leaves),
             "the counters of new pods": counters.serve,
+            "the watch of pods' rails": losses.serve,
             f"the socket {SOCKET}": partial(server.serve, Path(SOCKET), ready),
             "the container runtime's configuration": present,
         }
@@ -316,13 +321,19 @@ class _ReportParts(NamedTuple):
     node_object: NodeObject
     roce: RoceStatus
     presence: Presence
+    losses: LostRailsWatch
+
+
+def _aged_records(node: NodeParts) -> list[tuple[Record, float]]:
+    return [(record, node.journal.age(record)) for record in node.journal.records()]
 
 
 async def _answer_to_query(node: NodeParts, gauges: Gauges, parts: _ReportParts) -> bytes:
-    records = ((record, node.journal.age(record)) for record in node.journal.records())
+    records = _aged_records(node)
     quarantined = map(str, node.journal.quarantined())
     reasons = parts.health.reasons()
     told = report(node.table.inventory, gauges.vfs(), records, parts.slots.waiting, reasons, quarantined)
+    told = with_lost(told, parts.losses.lost)
     told = with_topology(told, parts.node_object.places, parts.node_object.trouble_of_labels)
     told |= {"condition": parts.node_object.trouble_of_condition, "rewrites": parts.presence.rewrites}
     return encode(with_roce(told, node.table.inventory, await parts.roce.facts()))

@@ -27,6 +27,7 @@ class Gauges:
         hung_reads: returns how many threads wait for a read of hardware that does not return, by card.
         hung_writes: the same of writes.
         rails: returns whether the port of each rail that pods can have is ACTIVE; empty while the rails' numbers are not known.
+        lost: returns how many rails of pods are lost, by the number of the rail.
         counters: returns the families of `railnet.daemon.rail_counters`, as text.
     """
 
@@ -36,6 +37,7 @@ class Gauges:
     hung_reads: Callable[[], Mapping[str, int]]
     hung_writes: Callable[[], Mapping[str, int]]
     rails: Callable[[], Mapping[int, bool]]
+    lost: Callable[[], Mapping[int, int]]
     counters: Callable[[], str]
 
 
@@ -80,6 +82,8 @@ class Metrics:
         yield from family(
             "railnet_rail_active", "gauge", "Whether the port of a rail is ACTIVE: 1 or 0.", counted(active)
         )
+        lost: Counter[Labels] = Counter({(("rail", str(rail)),): count for rail, count in gauges.lost().items()})
+        yield from family("railnet_lost_rails", "gauge", "Rails that running pods have lost.", counted(lost))
         for what, hung in (("read", gauges.hung_reads()), ("write", gauges.hung_writes())):
             cards: Counter[Labels] = Counter({(("card", card),): count for card, count in hung.items()})
             words = f"{what.capitalize()}s of hardware that do not return."

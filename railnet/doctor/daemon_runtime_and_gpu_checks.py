@@ -65,6 +65,16 @@ def kubelets_view(facts: Facts) -> Iterator[Finding]:
             yield Finding("kubelet-disagrees", f"{pod['namespace']}/{pod['name']}", seen)
 
 
+def lost_rails(facts: Facts) -> Iterator[Finding]:
+    """Find pods that run and have lost a rail."""
+    for sandbox in (facts.daemon.told or {}).get("sandboxes", ()):
+        pod = sandbox["pod"]
+        for rail in sandbox["rails"]:
+            if rail.get("lost"):  # a daemon of an older version does not send it
+                seen = f"{rail['ifname']}: VF {rail['vf']} {rail['lost']}"
+                yield Finding("rail-lost", f"{pod['namespace']}/{pod['name']}", seen)
+
+
 def memlock(facts: Facts) -> Iterator[Finding]:
     """Find a container runtime with a finite limit of locked memory. A node without rails needs none."""
     if not facts.inventory.rails:

@@ -271,6 +271,13 @@ OF_A_NODE = {
         "The daemon and this command are of different versions: an upgrade is not finished.",
         "Wait for the DaemonSet's rollout, or delete the node's Railnet pod.",
     ),
+    "rail-lost": FindingKind(
+        "error",
+        "The pod runs, and its rail is not in it any more: another program made the VFs again, a driver was loaded again, or the card was pulled. "
+        "The kernel gives the new interface to the node, so nothing brings it back into a running pod.",
+        "Delete the pod; its controller makes another, with a rail. Have what makes VFs or loads drivers leave the cards of running pods alone, "
+        "and let Railnet make the VFs (`provision` in node.yaml).",
+    ),
     "kubelet-disagrees": FindingKind(
         "warning",
         "The pod has these VFs, and kubelet has not given them to this pod, so it may give them to another one, which then waits. For a moment this is so "

@@ -10,6 +10,7 @@ from railnet.fabric.roce import rdma_mtu, routable
 from railnet.fabric.topology_labels import RailPlace
 from railnet.kernel.roce_facts import RoceFacts
 from railnet.vf.inventory import Inventory, PhysicalFunction, Rail
+from railnet.vf.lost_rails import LostRails
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Record
 
@@ -47,6 +48,22 @@ def with_topology(told: dict[str, Any], places: Mapping[int, RailPlace], trouble
     """Return the same with the leaf switch of each rail, or the reason why it is not known; `trouble` is about the labels."""
     rails = [rail | _leaf(places.get(rail["rail"])) for rail in told["rails"]]
     return told | {"rails": rails, "topology": trouble}
+
+
+def with_lost(told: dict[str, Any], lost: LostRails) -> dict[str, Any]:
+    """Return the same with the reason of each rail that its pod has lost; the stage of such a sandbox is `lost`."""
+    reasons = {(rail.key, str(rail.vf)): why for rail, why in lost.items()}
+    sandboxes = []
+    for sandbox in told["sandboxes"]:
+        key = f"{sandbox['id']}@{sandbox['ifname']}"
+        rails = [rail | _lost(reasons.get((key, rail["vf"]))) for rail in sandbox["rails"]]
+        is_lost = any("lost" in rail for rail in rails)
+        sandboxes.append(sandbox | {"rails": rails} | ({"stage": "lost"} if is_lost else {}))
+    return told | {"sandboxes": sandboxes}
+
+
+def _lost(why: str | None) -> dict[str, str]:
+    return {} if why is None else {"lost": why}
 
 
 def with_roce(told: dict[str, Any], inventory: Inventory, roce: RoceFacts) -> dict[str, Any]:

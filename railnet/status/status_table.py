@@ -7,7 +7,9 @@ from typing import Any
 from railnet.cli.colour import Colour, Words
 from railnet.cli.table import Column, aligned
 
-WORDS = Words({"ready": Colour.GREEN, "not ready": Colour.RED, "ACTIVE": Colour.GREEN, "DOWN": Colour.RED})
+WORDS = Words(
+    {"ready": Colour.GREEN, "not ready": Colour.RED, "ACTIVE": Colour.GREEN, "DOWN": Colour.RED, "lost": Colour.RED}
+)
 _STATES = ("free", "attached", "unhealthy")
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _COUNTS = tuple(Column(head, number=True) for head in ("VFS", *map(str.upper, _STATES)))
@@ -45,6 +47,7 @@ def rendered(told: dict[str, Any]) -> Iterator[str]:
     if told["sandboxes"]:
         yield ""
         yield from _sandboxes(_by_pod(told["sandboxes"]))
+        yield from _lost(_by_pod(told["sandboxes"]))
     yield from _unhealthy(told["vfs"])
     yield from _quarantined(told.get("quarantine", ()))  # a daemon of an older version does not send it
     if told["queue"]:
@@ -127,6 +130,15 @@ def _sandboxes(sandboxes: Sequence[dict[str, Any]]) -> Iterator[str]:
         return aligned(_SANDBOXES, rows)
     gids = [(f"{gid['index']}: {gid['address']}" if (gid := rail.get("gid")) else "-",) for rail in rails]
     return aligned((*_SANDBOXES, Column("GID")), [row + gid for row, gid in zip(rows, gids, strict=True)])
+
+
+def _lost(sandboxes: Iterable[dict[str, Any]]) -> Iterator[str]:
+    lost = [(sandbox["pod"], rail) for sandbox in sandboxes for rail in sandbox["rails"] if rail.get("lost")]
+    if lost:
+        yield ""
+        yield "Rails that pods have lost. Delete these pods; their controllers make others:"
+    for pod, rail in lost:
+        yield f"  {pod['namespace']}/{pod['name']} {rail['ifname']}: VF {rail['vf']} {rail['lost']}"
 
 
 def _sandbox(sandbox: dict[str, Any]) -> Iterator[tuple[str, ...]]:

@@ -129,6 +129,7 @@ def _of_node() -> str:
         hung_reads=lambda: {PF: 1},
         hung_writes=lambda: {PF: 1},
         rails=lambda: {0: True, 1: False},
+        lost=lambda: {1: 2},
         counters=lambda: counters,
     )
     return metrics.text(gauges)

@@ -79,6 +79,7 @@ def moved(received: str, transmitted: str) -> dict[str, str]:
 
 
 UP = a("up", _NODE)
+LOST = a("railnet_lost_rails", _NODE, rail="1")
 VFS = "railnet_vfs"
 LEAKS = a("railnet_leaks_total", _NODE, kind="rails")
 REVIEWS = a("railnet_admission_reviews_total", _HELPER, outcome="failed", operator="KubeDL")
@@ -155,6 +156,8 @@ CASES = (
     Case("RailnetLeaksAgainAndAgain", {LEAKS: "0x25 40x90"}, 60),
     Case("RailnetRailNotActive", {ACTIVE: "0x10"}, 3, (alert(_NODE, rail="1"),)),
     Case("RailnetRailNotActive", {ACTIVE: "1 0 1x10"}, 3),
+    Case("RailnetPodsLostRails", {LOST: "0x5 2x10"}, 8, (of_port(value="2"),)),
+    Case("RailnetPodsLostRails", {LOST: "0x5 2x1 0x10"}, 9),
     Case("RailnetLinkLost", {port("link_downed"): "7x20 8x10 9x60"}, 60, (of_port(counter="link_downed"),)),
     Case("RailnetLinkLost", {port("link_downed"): "7x20 8x90"}, 60),
     Case("RailnetLinkLost", {port("symbol_error"): "0+9x90"}, 60),

@@ -8,7 +8,7 @@ from railnet.vf.guid import Guid
 from tests.deviceplugin.builders import a_vf, an_rdma_device
 
 # Of a node without pools, rails and cards.
-NOTHING = Gauges(dict, dict, int, dict, dict, dict, str)
+NOTHING = Gauges(dict, dict, int, dict, dict, dict, dict, str)
 
 
 def lines(metrics: Metrics, name: str, gauges: Gauges = NOTHING) -> list[str]:
@@ -23,6 +23,7 @@ def test_every_metric_family_has_its_type_before_any_request() -> None:
         ["railnet_cni_queue", "gauge"],
         ["railnet_vfs", "gauge"],
         ["railnet_rail_active", "gauge"],
+        ["railnet_lost_rails", "gauge"],
         ["railnet_hung_reads", "gauge"],
         ["railnet_hung_writes", "gauge"],
         ["railnet_leaks_total", "counter"],

@@ -450,6 +450,7 @@ def with_daemon(**told: Any) -> Facts:
 
 
 OF_TRAIN = {"pod": {"namespace": "ml", "name": "train", "uid": "uid-1"}, "rails": [{"vf": VF}]}
+LOST = OF_TRAIN | {"rails": [{"vf": VF, "ifname": "net1", "lost": "is on the node"}]}
 UNHEALTHY = {"reason": "port 1 is '1: DOWN'"}
 VALUES = [
     (Facts(Inventory(), Daemon(None, "the daemon does not answer")), "daemon-silent"),
@@ -468,6 +469,7 @@ VALUES = [
     (replace(with_daemon(sandboxes=[OF_TRAIN]), allocated={"uid-2": frozenset({VF})}), "kubelet-disagrees"),
     (replace(with_daemon(sandboxes=[OF_TRAIN]), allocated={"uid-1": frozenset({VF})}), None),
     (replace(with_daemon(sandboxes=[OF_TRAIN]), allocated=None), None),
+    (with_daemon(sandboxes=[LOST]), "rail-lost"),
     (replace(with_daemon(), clock_is_synchronised=False), "clock-not-synchronised"),
     (replace(with_daemon(), clock_is_synchronised=None), None),
     (replace(with_daemon(), iommu={PciAddress.parse(PF): "DMA-FQ"}), None),  # without a GPU it costs little
