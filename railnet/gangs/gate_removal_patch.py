@@ -19,6 +19,7 @@ from railnet.vf.permitted_networks import ADDRESS_ANNOTATION
 HOSTNAME = "kubernetes.io/hostname"
 _PREFERRED = ("affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
 _MOST_WEIGHT = 100
+_LONGEST_NAME = 253  # of a node: a DNS subdomain
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +49,14 @@ def gated(pod: JsonObject) -> Gated | None:
         if gate.get("name") == GATE:
             selects, annotated = bool(spec.get("nodeSelector")), bool(metadata.get("annotations"))
             version = str(metadata.get("resourceVersion") or "")
-            nominated = (pod.get("status") or {}).get("nominatedNodeName") or ""
-            return Gated(version, position, selects, annotated, _depth(spec), nominated)
+            return Gated(version, position, selects, annotated, _depth(spec), nominated_node(pod))
     return None
+
+
+def nominated_node(pod: JsonObject) -> str:
+    """Return the node on which the scheduler keeps room for a pod; empty for none, and for a text that is no node's name."""
+    name: str = (pod.get("status") or {}).get("nominatedNodeName") or ""
+    return name if len(name) <= _LONGEST_NAME else ""
 
 
 def steps(pod: Gated, placed: Placed | None, host: str = "", address: str | None = None) -> list[JsonObject]:

@@ -5,16 +5,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from railnet.errors import Misconfigured
 from railnet.gangs.placement.gang import Domain, Gang, Member
-from railnet.gangs.placement.pod_shape import Shape, shape
+from railnet.gangs.placement.pod_shape import Shape
 from railnet.gangs.placement_annotation import Placed
 from railnet.gangs.planning_result import Root
 from railnet.gangs.pod import GangPod
 from railnet.gangs.pod_templates import PodTemplate
-from railnet.jobs.gang_recogniser import gang_request
 from railnet.jobs.gang_request import Constraint, GangRequest
-from railnet.objects import pod as pods
 from railnet.objects.pod_name import PodName
 
 _ANYWHERE = Constraint()
@@ -168,7 +165,7 @@ def _missing(
         taken = min(others, max(0, template.count - there))
         others -= taken
         pod = like.get(template.role) or (next(iter(like.values())) if len(templates) == 1 and like else None)
-        asks = _shape(template) if pod is None else _without_place(pod)
+        asks = template.shape if pod is None else _without_place(pod)
         if asks is not None:
             role = template.role if pod is None else pod.role
             yield Member("", asks, role), range(there + taken, template.count)
@@ -259,28 +256,9 @@ def _without_place(pod: GangPod) -> Shape:
     return pod.shape if selector == pod.shape.selector else replace(pod.shape, selector=selector)
 
 
-def _shape(template: PodTemplate) -> Shape | None:
-    try:
-        return shape(template.template["spec"])
-    except (KeyError, TypeError, ValueError, AttributeError):  # the API server does not check an operator's template
-        return None
-
-
 def _of_gang(root: Root | None, name: str) -> list[PodTemplate]:
     """Return the templates whose pods are of the gang: all, if none says of which gang its pods are, because operators add the labels."""
     every = () if root is None else root.templates
-    names = [_gang_of(template) for template in every]
-    if not any(names):
+    if not any(template.gang for template in every):
         return list(every)
-    return [template for template, of in zip(every, names, strict=True) if of == name]
-
-
-def _gang_of(template: PodTemplate) -> str:
-    metadata = template.template.get("metadata") or {}
-    try:
-        request = gang_request(
-            pods.Pod("", "", metadata.get("labels") or {}, metadata.get("annotations") or {}, containers=())
-        )
-    except (Misconfigured, TypeError, AttributeError):
-        return ""
-    return "" if request is None else request.name
+    return [template for template in every if template.gang == name]

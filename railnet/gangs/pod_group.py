@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from railnet.apiserver.request import ApiObject, JsonObject
 from railnet.gangs import placement_annotation
+from railnet.gangs.gate_removal_patch import nominated_node
 from railnet.gangs.placement.gang import GangKey
 from railnet.gangs.placement_annotation import Placed
 from railnet.jobs.gang_engine import named_pod_group, pod_group_name
@@ -69,8 +70,7 @@ def grouped(pod: JsonObject, gang: str) -> Grouped | None:
     """Read a pod as the API server reports it; None if it names no PodGroup of Railnet's."""
     if named_pod_group(pod["spec"]) != pod_group_name(gang):
         return None
-    nominated = (pod.get("status") or {}).get("nominatedNodeName") or ""
-    return Grouped(str(pod["metadata"].get("resourceVersion") or ""), nominated)
+    return Grouped(str(pod["metadata"].get("resourceVersion") or ""), nominated_node(pod))
 
 
 def placement_patch(uid: str, pod: Grouped, placed: Placed) -> JsonObject:

@@ -6,24 +6,41 @@ leaderworkerset/v1 (LeaderWorkerTemplate); volcano-sh/apis, pkg/apis/batch/v1alp
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple
 
 from railnet.apiserver.request import JsonObject
+from railnet.errors import Misconfigured
+from railnet.gangs.placement.pod_shape import Shape, shape
+from railnet.jobs.gang_recogniser import gang_request
+from railnet.objects.pod import Pod
 
 _MOST = 100_000  # pods of one template; no job has more
+_MOST_TEMPLATES = 64  # of one object: its author may write thousands
+_LONGEST_NAME = 253  # of a gang; a role's is shorter
 _HEAD = "headgroup"  # what KubeRay labels the head's pod with, as ray.io/group
 
 
 @dataclass(frozen=True, slots=True)
 class PodTemplate:
-    """Pods that are made by one template.
+    """Pods that are made by one template, as far as the planner reads them: a template may have 1.5 MB.
 
     Attributes:
         role: as the pods' labels say it, in lower case; empty if the object has one template only.
         count: how many there are at a time.
-        template: `metadata` and `spec` of each.
+        gang: the gang that each names; empty if it names none that can be read.
+        shape: what each asks of its node; None if that cannot be read: the API server does not check an operator's template.
     """
+
+    role: str
+    count: int
+    gang: str
+    shape: Shape | None
+
+
+class _Written(NamedTuple):
+    """A template as its object has it: the role, how many pods there are at a time, and `metadata` and `spec` of each."""
 
     role: str
     count: int
@@ -32,15 +49,36 @@ class PodTemplate:
 
 def pod_templates(json_object: JsonObject) -> list[PodTemplate]:
     """Return what an object makes; empty if it is of a kind without templates. What is not as documented counts as absent."""
-    every = (
-        replace(template, count=min(template.count, _MOST)) for template in _found(_object(json_object.get("spec")))
-    )
-    return [template for template in every if template.count > 0]
+    every = (written for written in _found(_object(json_object.get("spec"))) if written.count > 0)
+    return [reduced(*written) for written in islice(every, _MOST_TEMPLATES)]
 
 
-def _found(spec: JsonObject) -> Iterator[PodTemplate]:
+def reduced(role: str, count: int, template: JsonObject) -> PodTemplate:
+    """Return the part of a template that is kept."""
+    return PodTemplate(role[:_LONGEST_NAME], min(count, _MOST), _gang(template), _shape(template))
+
+
+def _gang(template: JsonObject) -> str:
+    metadata = template.get("metadata") or {}
+    try:
+        request = gang_request(
+            Pod("", "", metadata.get("labels") or {}, metadata.get("annotations") or {}, containers=())
+        )
+    except (Misconfigured, TypeError, AttributeError):
+        return ""
+    return "" if request is None else request.name
+
+
+def _shape(template: JsonObject) -> Shape | None:
+    try:
+        return shape(template["spec"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _found(spec: JsonObject) -> Iterator[_Written]:
     if "template" in spec:  # a Job has `parallelism`, the others have `replicas`
-        yield PodTemplate("", _of_job(spec) if "replicas" not in spec else _number(spec["replicas"]), _template(spec))
+        yield _Written("", _of_job(spec) if "replicas" not in spec else _number(spec["replicas"]), _template(spec))
     for key, roles in spec.items():
         if key.endswith("ReplicaSpecs"):
             for role, replica_spec in _object(roles).items():
@@ -49,34 +87,34 @@ def _found(spec: JsonObject) -> Iterator[PodTemplate]:
         yield _replicas(task.get("name"), task)
     for replicated_job in _objects(spec.get("replicatedJobs")):
         job = _object(_object(replicated_job.get("template")).get("spec"))
-        yield PodTemplate(
+        yield _Written(
             _role(replicated_job.get("name")), _number(replicated_job.get("replicas")) * _of_job(job), _template(job)
         )
     yield from _of_leaders(spec)
     yield from _of_ray(spec)
 
 
-def _of_leaders(spec: JsonObject) -> Iterator[PodTemplate]:
+def _of_leaders(spec: JsonObject) -> Iterator[_Written]:
     """Yield the pods of a LeaderWorkerSet: of each replica, one leader, and the rest of its size."""
     both = _object(spec.get("leaderWorkerTemplate"))
     if not both:
         return
     replicas, worker = _number(spec.get("replicas")), _object(both.get("workerTemplate"))
-    yield PodTemplate("leader", replicas, _object(both.get("leaderTemplate")) or worker)
-    yield PodTemplate("worker", replicas * (_number(both.get("size")) - 1), worker)
+    yield _Written("leader", replicas, _object(both.get("leaderTemplate")) or worker)
+    yield _Written("worker", replicas * (_number(both.get("size")) - 1), worker)
 
 
-def _of_ray(spec: JsonObject) -> Iterator[PodTemplate]:
+def _of_ray(spec: JsonObject) -> Iterator[_Written]:
     cluster = _object(spec.get("rayClusterSpec") or spec.get("rayClusterConfig") or spec)
     head = _object(cluster.get("headGroupSpec"))
     if head:
-        yield PodTemplate(_HEAD, 1, _template(head))
+        yield _Written(_HEAD, 1, _template(head))
         for group in _objects(cluster.get("workerGroupSpecs")):
             yield _replicas(group.get("groupName"), group)
 
 
-def _replicas(role: Any, spec: JsonObject) -> PodTemplate:
-    return PodTemplate(_role(role), _number(spec.get("replicas")), _template(spec))
+def _replicas(role: Any, spec: JsonObject) -> _Written:
+    return _Written(_role(role), _number(spec.get("replicas")), _template(spec))
 
 
 def _of_job(spec: JsonObject) -> int:

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple, TypeVar
 ANNOTATION = "k8s.v1.cni.cncf.io/network-status"
 OF_RAILNET = "railnet/"  # begins the names of Railnet's networks
 
-_MOST_RAILS = 64  # of one pod; a hostile annotation has room for thousands
+# Of one pod; a hostile annotation has room for thousands of each. What Railnet writes of so many rails has a quarter of these characters.
+_MOST_RAILS, _MOST_ADDRESSES, _MOST_CHARACTERS = 64, 16, 64 << 10
 _NETWORK = re.compile(r"railnet/[a-z0-9][-.a-z0-9]{0,62}")
 _LONGEST_NETWORK = len(OF_RAILNET) + 63
 _INTERFACES = frozenset(f"net{number}" for number in range(1, 1000))
@@ -59,7 +60,7 @@ def rails_of_pod(pod: Mapping[str, Any]) -> tuple[PublishedRail, ...]:
 
 def rails(annotation: str) -> tuple[PublishedRail, ...]:
     """Return the rails that an annotation tells, in the order of net1, net2 and so on; none if it has another form."""
-    if not annotation:
+    if not annotation or len(annotation) > _MOST_CHARACTERS:
         return ()
     try:
         elements = json.loads(annotation)
@@ -102,7 +103,7 @@ def _rail(element: Mapping[str, Any]) -> PublishedRail:
     return PublishedRail(
         network,
         interface,
-        tuple(filter(None, map(usable_address, _field(element.get("ips"), list) or ()))),
+        tuple(filter(None, map(usable_address, (_field(element.get("ips"), list) or ())[:_MOST_ADDRESSES]))),
         _field(element.get("mac"), str) or "",
         mtu,
         rail,

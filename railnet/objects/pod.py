@@ -9,6 +9,7 @@ from railnet.objects.owner_reference import controlling
 # This annotation marks the API server's mirror of a static pod: kubelet runs the pod from its file, so changing the mirror has no effect.
 _MIRROR = "kubernetes.io/config.mirror"
 _OS = "kubernetes.io/os"
+_LONGEST_NAME = 253  # a DNS subdomain
 
 
 class ContainerPort(NamedTuple):
@@ -78,8 +79,12 @@ class Pod(NamedTuple):
         return _MIRROR in self.annotations
 
     def read(self, key: str) -> str | None:
-        """Return a label, else the annotation of the same name: operators and versions of Kubernetes write one or the other."""
-        return self.labels.get(key, self.annotations.get(key))
+        """Return a label, else the annotation of the same name: operators and versions of Kubernetes write one or the other.
+
+        An annotation that is longer than any name counts as absent: its author may write 256 KiB.
+        """
+        text = self.labels.get(key, self.annotations.get(key))
+        return None if text is None or len(text) > _LONGEST_NAME else text
 
 
 def parse(document: Any) -> Pod:

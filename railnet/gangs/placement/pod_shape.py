@@ -15,7 +15,7 @@ from railnet.objects.resource_amounts import is_extended, requested
 _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - what a host port without an address is bound to
 # Of one pod, in bytes of memory, roughly: its author may write 1.5 MB of requirements. It is enough for the names of two hundred nodes.
 _MOST_BYTES = 32 << 10
-_VALUE_BYTES = 64  # of a value beside its characters
+_VALUE_BYTES = 64  # of a value beside its characters, and of a list or mapping beside its values
 _MOST_RESOURCES = 64
 # The scheduler asks nothing of a node for these.
 _PLAIN_VOLUMES = ("configMap", "downwardAPI", "emptyDir", "hostPath", "image", "nfs", "projected", "secret")
@@ -119,7 +119,9 @@ class Shape:
 def shape(spec: Mapping[str, Any]) -> Shape:
     """Read the shape of a pod from its `spec`. Of one with more requirements than are kept, only its first resources are read."""
     if _is_large(spec):
-        resources = sorted(requested(spec).items(), key=lambda request: (is_extended(request[0]), request))
+        resources = sorted(
+            requested(spec).items(), key=lambda request: (request[0] != "pods", is_extended(request[0]), request)
+        )
         return Shape(tuple(sorted(resources[:_MOST_RESOURCES])), unseen=(Unseen.LARGE,))
     return Shape(
         requests=tuple(sorted(requested(spec).items())),
@@ -140,16 +142,18 @@ def _is_large(spec: Mapping[str, Any]) -> bool:
         spec.get("nodeSelector"),
         spec.get("tolerations"),
         *(container.get("ports") for container in containers),
-        *((container.get("resources") or {}).get("requests") for container in containers),
+        *(container.get("resources") for container in containers),
+        spec.get("resources"),
+        spec.get("overhead"),
     )
     return sum(map(_bytes, parts)) > _MOST_BYTES
 
 
 def _bytes(part: Any) -> int:
     if isinstance(part, Mapping):
-        return sum(len(key) + _bytes(value) for key, value in part.items())
+        return _VALUE_BYTES + sum(len(key) + _bytes(value) for key, value in part.items())
     if isinstance(part, list | tuple):
-        return sum(map(_bytes, part))
+        return _VALUE_BYTES + sum(map(_bytes, part))
     return _VALUE_BYTES + (len(part) if isinstance(part, str) else 0)
 
 

@@ -306,6 +306,6 @@ def test_what_is_kept_of_one_pod_is_bounded(annotations: dict[str, str]) -> None
 
 
 def test_few_addresses_are_kept_of_a_pod_that_names_thousands() -> None:
-    found = training("w-0", *(f"10.56.{number // 250}.{number % 250 + 1}" for number in range(15_000)))
+    found = training("w-0", *(f"10.56.{number // 250}.{number % 250 + 1}" for number in range(3000)))
 
-    assert len(found.addresses) == 128
+    assert len(found.addresses) == 16

@@ -405,8 +405,8 @@ def test_hostile_annotation_gives_no_rails(told: str) -> None:
     assert pod_rails(a_pod("x", "a", told=told)) is None
 
 
-def test_pod_with_thousands_of_rails_is_read_as_far_as_a_pod_can_have_them() -> None:
-    one = pod_rails(a_pod("x", "a", *(element("", "10.0.0.1", "net1", f"railnet/n{n}") for n in range(2000))))
+def test_pod_with_hundreds_of_rails_is_read_as_far_as_a_pod_can_have_them() -> None:
+    one = pod_rails(a_pod("x", "a", *(element("", "10.0.0.1", "net1", f"railnet/n{n}") for n in range(300))))
 
     assert one is not None
     assert len(one.rails) == 64

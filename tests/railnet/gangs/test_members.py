@@ -9,7 +9,7 @@ import pytest
 from railnet.gangs.members import Members, members, needed, needs_root, planned, to_come, victims
 from railnet.gangs.planning_result import Root
 from railnet.gangs.pod import GangPod, GangPods
-from railnet.gangs.pod_templates import PodTemplate
+from railnet.gangs.pod_templates import PodTemplate, reduced
 from railnet.jobs.gang_request import GangRequest
 from railnet.jobs.reported_pod import ReportedPod
 from railnet.objects.owner_reference import OwnerReference
@@ -38,7 +38,7 @@ def a_pod(name: str, **fields: Any) -> GangPod:
 
 def a_template(role: str, count: int, gang: str = "", gpus: int = 8) -> PodTemplate:
     pod = pod_of("bert", "x", gpus=gpus)
-    return PodTemplate(role, count, {"metadata": {"labels": {NAME: gang} if gang else {}}, "spec": pod["spec"]})
+    return reduced(role, count, {"metadata": {"labels": {NAME: gang} if gang else {}}, "spec": pod["spec"]})
 
 
 def found(*pods: GangPod) -> Members:
@@ -105,7 +105,7 @@ def test_members_to_come_have_a_limit_and_the_number_that_starts_together_has_no
 
 
 def test_template_that_cannot_be_read_makes_no_member() -> None:
-    broken = PodTemplate("ps", 2, {"spec": {"containers": "none"}})
+    broken = reduced("ps", 2, {"spec": {"containers": "none"}})
 
     coming = list(to_come(ALL, found(a_pod("w-0")), root(broken, a_template("worker", 1))).members())
 

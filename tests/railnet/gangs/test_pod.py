@@ -1,10 +1,12 @@
 """A pod reduced to what the placement of gangs reads of it."""
 
 import copy
+import pickle
 from typing import Any
 
 import pytest
 
+from railnet.controllers.training_pod import training_pod
 from railnet.gangs.placement_annotation import Placed
 from railnet.gangs.pod import GangPods
 from railnet.jobs.reported_pod import ReportedPod
@@ -193,3 +195,25 @@ def test_what_is_shared_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatc
         pods.reduce(ReportedPod(plain(nodeName=f"node-{number}")))
 
     assert len(pods._shared) <= 11
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"annotations": {"batch.kubernetes.io/job-completion-index": "0" + ".1" * 100_000}},
+        {
+            "ownerReferences": [
+                {**dict.fromkeys(("apiVersion", "kind", "name", "uid"), "x" * 300_000), "controller": True}
+            ]
+        },
+    ],
+    ids=["rank", "owner"],
+)
+def test_of_a_pod_of_any_size_little_is_kept(changes: JsonObject) -> None:
+    pod = a_pod()
+    pod["metadata"]["labels"]["railnet.io/net1"] = "true"
+    pod["metadata"] |= changes
+    pod["status"] = {"nominatedNodeName": "x" * 240_000}
+    reported = ReportedPod(pod)
+
+    assert len(pickle.dumps((GangPods().reduce(reported), training_pod(reported)))) < 8 << 10

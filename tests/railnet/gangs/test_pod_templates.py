@@ -1,16 +1,19 @@
 """How many pods an object makes, by its kind."""
 
+import pickle
 from typing import Any
 
 import pytest
 
+from railnet.gangs.placement.pod_shape import shape
 from railnet.gangs.pod_templates import pod_templates
 
 POD = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "main"}]}}
+SHAPE = shape(POD["spec"])
 
 
 def roles(spec: dict[str, Any]) -> list[tuple[str, int]]:
-    return [(one.role, one.count) for one in pod_templates({"spec": spec}) if one.template == POD]
+    return [(one.role, one.count) for one in pod_templates({"spec": spec}) if one.shape == SHAPE]
 
 
 def test_job_makes_as_many_as_run_at_a_time() -> None:
@@ -104,3 +107,14 @@ def test_numbers_that_are_multiplied_have_a_limit() -> None:
 
     assert roles({"replicatedJobs": jobs}) == [("w", 100_000)]
     assert roles(groups) == [("leader", 40_000), ("worker", 100_000)]
+
+
+def test_of_a_template_of_any_size_little_is_kept() -> None:
+    env = [{"name": f"OPTION_{number}", "value": "x" * 100} for number in range(10_000)]
+    large = {**POD, "spec": {"containers": [{"name": "main", "env": env}]}}
+    every = pod_templates(
+        {"spec": {"tasks": [{"name": f"{number}" * 1000, "template": large} for number in range(500)]}}
+    )
+
+    assert len(every) == 64
+    assert len(pickle.dumps(every)) < 64 << 10

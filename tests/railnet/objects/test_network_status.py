@@ -105,7 +105,12 @@ def test_annotation_of_another_form_tells_no_rails(text: str) -> None:
 
 
 def test_pod_with_thousands_of_rails_is_read_as_far_as_a_pod_can_have_them() -> None:
-    assert len(read(*([WHOLE] * 2000))) == 64
+    assert len(read(*([WHOLE] * 200))) == 64
+    assert len(read(rail(ips=[f"10.56.{number}.1" for number in range(200)]))[0].addresses) == 16
+
+
+def test_annotation_of_more_than_64_rails_is_not_parsed() -> None:
+    assert read(rail(interface="net2"), *[PRIMARY] * 1000) == ()
 
 
 @pytest.mark.parametrize(

@@ -41,3 +41,8 @@ def test_controller_without_a_field_is_refused(missing: str) -> None:
 
     with pytest.raises(KeyError):
         controller(owned({**reference, "controller": True}))
+
+
+@pytest.mark.parametrize("key", JOB)
+def test_owner_with_a_text_that_no_object_has_is_none(key: str) -> None:
+    assert controller(owned({**JOB, key: "x" * 240_000, "controller": True})) is None

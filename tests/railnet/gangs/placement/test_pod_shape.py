@@ -13,8 +13,11 @@ def a_spec(**fields: Any) -> dict[str, Any]:
 
 
 def required_affinity(expressions: list[dict[str, Any]]) -> dict[str, Any]:
-    required = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    return required_terms([{"matchExpressions": expressions}])
+
+
+def required_terms(terms: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
 def test_init_containers_sidecars_and_overhead_count_as_the_scheduler_counts_them() -> None:
@@ -38,8 +41,23 @@ def test_init_containers_sidecars_and_overhead_count_as_the_scheduler_counts_the
         a_spec(tolerations=[{"key": f"taint-{number}", "operator": "Exists"} for number in range(10_000)]),
         a_spec(containers=[{"ports": [{"hostPort": number} for number in range(1, 60_000)]}]),
         a_spec(containers=[{"resources": {"requests": {f"example.com/{number}": "1" for number in range(10_000)}}}]),
+        a_spec(affinity=required_terms([{}] * 1000)),
+        a_spec(containers=[{"resources": {"limits": {f"example.com/{number}": "1" for number in range(10_000)}}}]),
+        a_spec(resources={"requests": {f"hugepages-{number}": "1" for number in range(10_000)}}),
+        a_spec(overhead={f"example.com/{number}": "1" for number in range(10_000)}),
     ],
-    ids=["selector", "long value", "affinity", "tolerations", "host ports", "resources"],
+    ids=[
+        "selector",
+        "long value",
+        "affinity",
+        "tolerations",
+        "host ports",
+        "resources",
+        "empty terms",
+        "limits",
+        "of the pod",
+        "overhead",
+    ],
 )
 def test_of_a_pod_with_more_requirements_than_fit_the_first_resources_are_kept_alone(spec: dict[str, Any]) -> None:
     read = shape(spec)
