@@ -7,24 +7,22 @@ wrong leaf, or holds too much memory.
 
 import argparse
 import json
-import os
-import re
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from tests.cluster.chart import GANGS
-from tests.cluster.process import Program, wait_until
+from tests.cluster.process import wait_until
 from tests.control_plane.api import JsonObject
 from tests.control_plane.controllers import Controllers
 from tests.control_plane.gang_cluster import GATE, LEAF, gating, is_gated, leaf, leaves_of, placements, required, runs
 from tests.control_plane.gang_jobs import GROUP, GangJob
 from tests.control_plane.manifests import applied
 from tests.control_plane.nodes import node, some_nodes, without_kubelets
+from tests.control_plane.process_use import used
 from tests.control_plane.server import ApiServer
 from tests.control_plane.watched import Watched
 
@@ -40,14 +38,6 @@ _ASKS = (*_WRITES, "list", "get")
 
 Figures = dict[str, float]
 """By what was measured, with its unit."""
-
-
-class Used(NamedTuple):
-    """A process's memory now and at most, in MiB (proc(5), VmRSS and VmHWM), and the seconds of processor time that it has used."""
-
-    now: int
-    most: int
-    seconds: float
 
 
 def main() -> None:
@@ -200,17 +190,6 @@ def first(watched: Watched, *, gated: bool) -> dict[str, float]:
 def more(after: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
     """Return what was counted since, without what was not."""
     return {what: count - before.get(what, 0) for what, count in after.items() if count != before.get(what, 0)}
-
-
-def used(program: Program) -> Used:
-    """Read what a program's process has taken so far."""
-    if program.process is None:
-        raise RuntimeError(f"{program.name} does not run")
-    folder = Path(f"/proc/{program.process.pid}")
-    status = (folder / "status").read_text()
-    now, most = (int(re.findall(rf"{key}:\s+(\d+)", status)[0]) >> 10 for key in ("VmRSS", "VmHWM"))
-    user, system = (folder / "stat").read_text().rpartition(")")[2].split()[11:13]
-    return Used(now, most, (int(user) + int(system)) / os.sysconf("SC_CLK_TCK"))
 
 
 if __name__ == "__main__":

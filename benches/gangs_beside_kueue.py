@@ -20,7 +20,6 @@ from typing import NamedTuple, TextIO
 from benches.gang_load.figures import Span, bound_at, placed, usage
 from benches.gang_load.gangs import Fabric, Gang, Load, load
 from benches.gang_load.record import PodTimes, Record
-from benches.gang_scale import Used, used
 from simnode.placement.figures import percentile
 from tests.cluster.process import Program, wait_until
 from tests.control_plane.api import JsonObject
@@ -30,6 +29,7 @@ from tests.control_plane.gang_engine_cluster import grouping
 from tests.control_plane.gang_jobs import CONSTRAINT, GROUP
 from tests.control_plane.kueue import PREFERRED, QUEUE, QUEUE_LABEL, REQUIRED, Kueue
 from tests.control_plane.nodes import node, some_nodes
+from tests.control_plane.process_use import Used, used
 from tests.control_plane.server import ApiServer
 from tests.control_plane.watched import Reported, Watched
 

@@ -10,8 +10,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from benches.gang_scale import Figures, report, used
+from benches.gang_scale import Figures, report
 from tests.control_plane.host_ports import PORTS, created, given, many_pods, next_port, two_replicas, wait_until_listed
+from tests.control_plane.process_use import used
 from tests.control_plane.server import ApiServer
 
 PODS = 10_000

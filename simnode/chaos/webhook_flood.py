@@ -74,7 +74,7 @@ class WebhookFlood:
         with ThreadPoolExecutor(1) as pool:
             reviews = pool.submit(self._review_until, over)
             try:
-                with _floods(self._webhook.port):
+                with floods(self._webhook.port):
                     over.wait(seconds)
             finally:
                 over.set()
@@ -116,13 +116,14 @@ def excesses(rest: Held, now: Held) -> list[str]:
 
 
 @contextlib.contextmanager
-def _floods(port: int) -> Iterator[None]:
-    floods = (
+def floods(port: int) -> Iterator[None]:
+    """Flood a port in three ways at once, until the end of the block; it begins when all connections have been opened once."""
+    every = (
         Flood(port, _SILENT, per_second=_SILENT_PER_SECOND, source=_ATTACKER),
         Flood(port, _HALF_HANDSHAKES, tls="hello", per_second=_HANDSHAKES_PER_SECOND, source=_ATTACKER),
         Flood(port, _HALF_BODIES, request()[:-10], "whole", per_second=_HANDSHAKES_PER_SECOND, source=_ATTACKER),
     )
     with contextlib.ExitStack() as stack:
-        for flood in floods:
+        for flood in every:
             stack.enter_context(flooding(flood))
         yield

@@ -55,14 +55,14 @@ class Controllers:
         self._arguments += [f"--config={folder}/node.yaml", *options]
         self.program = Program([sys.executable])
 
-    def start(self, proxy: ApiProxy | None = None) -> None:
+    def start(self, proxy: ApiProxy | None = None, *, hasty: bool = True) -> None:
         """Start a replica, which leads at once: the Lease of the one before is taken away, as if its time was over.
 
-        Behind a proxy, what waits for half a minute waits for seconds.
+        Behind a proxy, what waits for half a minute waits for seconds, unless it is not to be hasty.
         """
         self._api.delete(LEASE)
         self._account.write()
-        module = "railnet" if proxy is None else "tests.control_plane.hasty_controllers"
+        module = "tests.control_plane.hasty_controllers" if proxy is not None and hasty else "railnet"
         self.program = Program([sys.executable, "-m", module, *self._arguments], self._account.environment(proxy))
         self.program.start()
 

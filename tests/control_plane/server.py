@@ -29,7 +29,7 @@ _MOST_PUTS = 100  # etcd takes 128 operations in one transaction
 # Where the API server stores the objects of a resource, and their kind (k8s.io/kubernetes/pkg/registry/core).
 _STORED = {"pods": ("pods", "Pod"), "nodes": ("minions", "Node")}
 _FLAGS = {
-    "etcd": ["--unsafe-no-fsync"],
+    "etcd": ["--unsafe-no-fsync", "--quota-backend-bytes=8589934592"],
     # The nodes of these tests have no network, and are more than there are subnets. What is not measured has no limit of requests.
     # A kwok that gets no processor for a while is no node that is lost.
     "kube-controller-manager": [
