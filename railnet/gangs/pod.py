@@ -10,9 +10,11 @@ from railnet.apiserver.request import JsonObject
 from railnet.errors import Misconfigured
 from railnet.gangs import placement_annotation
 from railnet.gangs.gate_removal_patch import Gated, gated
-from railnet.gangs.placement.pod_shape import Shape, shape
+from railnet.gangs.kept_parts import SMALL_BYTES, KeptParts
+from railnet.gangs.placement.pod_shape import Shape, bytes_of, large_shape, shape
 from railnet.gangs.placement_annotation import Placed
 from railnet.gangs.pod_group import Grouped, grouped
+from railnet.jobs.gang_constraint import CONSTRAINT
 from railnet.jobs.gang_recogniser import GATE, PLACEMENT, gang_request
 from railnet.jobs.gang_request import GangRequest
 from railnet.jobs.other_placement import placed_by_others
@@ -29,10 +31,16 @@ from railnet.objects.pod_phase import ENDED, SUCCEEDED, phase
 
 _NEVER = "Never"
 _STAYING = ("DaemonSet", "Node")  # a Node owns the mirrors of its static pods
-_MOST_SHARED = 50_000
+_MOST_SHARED = 20_000
 _MOST_DIGITS = 6
 _RANKS = 1_000_000  # a rank may have several numbers; no job has more pods (railnet.jobs.recogniser)
+_CONSTRAINT_BYTES = 5  # of memory, for a character of a constraint
+_TOO_MUCH = (
+    f"the pods of this namespace have so many different and long annotations {CONSTRAINT} that no other one is kept; make them shorter or "
+    "alike, or delete gangs that wait, and create this one anew"
+)
 _T = TypeVar("_T")
+_Large = TypeVar("_Large", Shape, GangRequest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +114,7 @@ class GangPods:
     def __init__(self) -> None:
         """Begin without anything to share."""
         self._shared: dict[object, object] = {}
+        self._parts: KeptParts[Shape | GangRequest] = KeptParts()
 
     def reduce(self, reported: ReportedPod) -> GangPod | None:
         """Reduce a pod as the API server reports it; None if it holds nothing and waits for no gang.
@@ -117,7 +126,7 @@ class GangPods:
         spec, metadata = pod["spec"], pod["metadata"]
         ended = phase(pod) in ENDED
         node, behind = "" if ended else spec.get("nodeName") or "", gated(pod)
-        request, fault = _request(reported)
+        request, fault = self._request(reported)
         if (request or fault) and not behind and _is_others(reported):
             request, fault = None, ""
         if not (node or behind or request or fault) or (ended and not _counts(pod, request)):
@@ -127,7 +136,7 @@ class GangPods:
             name=PodName(self._share(metadata["namespace"]), metadata["name"], metadata["uid"]),
             node=self._share(node),
             leaving=is_deleted(metadata),
-            shape=self._share(shape(spec)),
+            shape=self._shape(metadata["namespace"], spec),
             priority=int(spec.get("priority") or 0),
             preempts=spec.get("preemptionPolicy") != _NEVER,
             created=created(metadata),
@@ -138,7 +147,7 @@ class GangPods:
         role, rank = _place(reported.member)
         return replace(
             common,
-            request=self._share(request),
+            request=request,
             fault=fault,
             owner=self._share(owner),
             role=self._share(role),
@@ -153,6 +162,28 @@ class GangPods:
             group=None if request is None else grouped(pod, request.name),
             priority_class=spec.get("priorityClassName") or "",
         )
+
+    def _shape(self, namespace: str, spec: JsonObject) -> Shape:
+        """Return the shape of a pod; without its requirements of a node, if its namespace has too many different ones."""
+        kept = self._kept(namespace, shape(spec), bytes_of(spec))
+        return self._share(large_shape(spec)) if kept is None else kept
+
+    def _request(self, reported: ReportedPod) -> tuple[GangRequest | None, str]:
+        """Return what a pod says of its gang, and why that cannot be read, or is too much for its namespace."""
+        request, fault = _request(reported)
+        if request is None:
+            return None, fault
+        metadata = reported.document["metadata"]
+        size = _CONSTRAINT_BYTES * len((metadata.get("annotations") or {}).get(CONSTRAINT) or "")
+        kept = self._kept(metadata["namespace"], request, size)
+        return kept, "" if kept is not None else _TOO_MUCH
+
+    def _kept(self, namespace: str, part: _Large, size: int) -> _Large | None:
+        """Return a part that may be large, shared; None if it is one too many of its namespace."""
+        if size <= SMALL_BYTES:
+            return self._share(part)
+        kept: _Large | None = self._parts.keep(namespace, part, size)  # type: ignore[assignment]
+        return kept
 
     def _share(self, part: _T) -> _T:
         if len(self._shared) >= _MOST_SHARED:  # those of pods that are gone are among them

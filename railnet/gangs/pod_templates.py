@@ -43,13 +43,13 @@ class _Written(NamedTuple):
     """A template as its object has it: the role, how many pods there are at a time, and `metadata` and `spec` of each."""
 
     role: str
-    count: int
+    pods: int
     template: JsonObject
 
 
 def pod_templates(json_object: JsonObject) -> list[PodTemplate]:
     """Return what an object makes; empty if it is of a kind without templates. What is not as documented counts as absent."""
-    every = (written for written in _found(_object(json_object.get("spec"))) if written.count > 0)
+    every = (written for written in _found(_object(json_object.get("spec"))) if written.pods > 0)
     return [reduced(*written) for written in islice(every, _MOST_TEMPLATES)]
 
 

@@ -24,7 +24,7 @@ class Constraint:
     relax_after: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class GangRequest:
     """A gang, as one pod says it.
 

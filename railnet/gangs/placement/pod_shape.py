@@ -16,7 +16,7 @@ _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - what a host port without an address i
 # Of one pod, in bytes of memory, roughly: its author may write 1.5 MB of requirements. It is enough for the names of two hundred nodes.
 _MOST_BYTES = 32 << 10
 _VALUE_BYTES = 64  # of a value beside its characters, and of a list or mapping beside its values
-_MOST_RESOURCES = 64
+_MOST_RESOURCES = 16
 # The scheduler asks nothing of a node for these.
 _PLAIN_VOLUMES = ("configMap", "downwardAPI", "emptyDir", "hostPath", "image", "nfs", "projected", "secret")
 
@@ -77,7 +77,7 @@ class Unseen(StrEnum):
     LARGE = "more requirements of a node than Railnet keeps of one pod"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Shape:
     """All that a pod asks of its node. Pods with equal shapes fit into the same places.
 
@@ -118,11 +118,8 @@ class Shape:
 
 def shape(spec: Mapping[str, Any]) -> Shape:
     """Read the shape of a pod from its `spec`. Of one with more requirements than are kept, only its first resources are read."""
-    if _is_large(spec):
-        resources = sorted(
-            requested(spec).items(), key=lambda request: (request[0] != "pods", is_extended(request[0]), request)
-        )
-        return Shape(tuple(sorted(resources[:_MOST_RESOURCES])), unseen=(Unseen.LARGE,))
+    if bytes_of(spec) > _MOST_BYTES:
+        return large_shape(spec)
     return Shape(
         requests=tuple(sorted(requested(spec).items())),
         ports=tuple(sorted(set(_ports(spec)))),
@@ -133,8 +130,16 @@ def shape(spec: Mapping[str, Any]) -> Shape:
     )
 
 
-def _is_large(spec: Mapping[str, Any]) -> bool:
-    """Return whether a pod asks for more than is kept of one pod."""
+def large_shape(spec: Mapping[str, Any]) -> Shape:
+    """Return what is kept of a pod whose requirements are not: its first resources."""
+    resources = sorted(
+        requested(spec).items(), key=lambda request: (request[0] != "pods", is_extended(request[0]), request)
+    )
+    return Shape(tuple(sorted(resources[:_MOST_RESOURCES])), unseen=(Unseen.LARGE,))
+
+
+def bytes_of(spec: Mapping[str, Any]) -> int:
+    """Return how many bytes the shape of a pod takes, roughly."""
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
     parts = (
@@ -146,7 +151,7 @@ def _is_large(spec: Mapping[str, Any]) -> bool:
         spec.get("resources"),
         spec.get("overhead"),
     )
-    return sum(map(_bytes, parts)) > _MOST_BYTES
+    return sum(map(_bytes, parts))
 
 
 def _bytes(part: Any) -> int:

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from railnet.controllers.training_pod import training_pod
+from railnet.gangs.placement.pod_shape import Unseen
 from railnet.gangs.placement_annotation import Placed
 from railnet.gangs.pod import GangPods
 from railnet.jobs.reported_pod import ReportedPod
 from railnet.objects.owner_reference import OwnerReference
+from tests.control_plane.hostile_crowd import costly_pod
 from tests.railnet.controllers.gangs.gang_cluster import CONSTRAINT, pod_of
 
 JsonObject = dict[str, Any]
@@ -217,3 +219,24 @@ def test_of_a_pod_of_any_size_little_is_kept(changes: JsonObject) -> None:
     reported = ReportedPod(pod)
 
     assert len(pickle.dumps((GangPods().reduce(reported), training_pod(reported)))) < 8 << 10
+
+
+def costly(number: int) -> JsonObject:
+    pod = costly_pod(number)
+    pod["metadata"] |= {"uid": f"uid-{number}", "creationTimestamp": "2026-11-01T00:00:00Z"}
+    return pod
+
+
+def test_tenant_whose_pods_are_all_large_and_different_keeps_its_share_alone() -> None:
+    pods = GangPods()
+    crowd = [pods.reduce(ReportedPod(costly(number))) for number in range(600)]
+    other = pods.reduce(ReportedPod(a_pod()))
+
+    assert {pod.fault.partition("have so many different")[0] for pod in crowd if pod is not None} == {
+        "",
+        "the pods of this namespace ",
+    }
+    assert {pod.shape.unseen for pod in crowd if pod is not None} == {(), (Unseen.LARGE,)}
+    assert len(pickle.dumps(crowd)) < 24 << 20
+    assert other is not None
+    assert (other.request is not None, other.fault) == (True, "")
