@@ -6,6 +6,7 @@ will have, and what those ask for that do not exist yet; and all of them say wha
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from railnet.apiserver.client import ApiServer, RequestFailed
 from railnet.apiserver.request import JsonObject
 from railnet.controllers.owners import DEEPEST, SCHEDULES, read_owner
 from railnet.controllers.work_queue import WorkQueue
+from railnet.gangs.kept_parts import MOST_BYTES, SMALL_BYTES
 from railnet.gangs.planning_result import Asked, Root
 from railnet.gangs.pod_templates import PodTemplate, pod_templates
 from railnet.gangs.staged_creation import creation_stages
@@ -25,10 +27,11 @@ _MOST_FAILURES = 6
 
 
 class _Reading(NamedTuple):
-    """What was read, and when that began."""
+    """What was read, when that began, and how many bytes its templates take, roughly."""
 
     root: Root
     at: float
+    size: int = 0
 
 
 class GangRoots:
@@ -48,6 +51,7 @@ class GangRoots:
         self._stale: set[Asked] = set()
         self._awaited: set[Asked] = set()
         self._failures: dict[Asked, int] = {}
+        self._bytes: Counter[str] = Counter()  # that templates take, by namespace
         self.queue: WorkQueue[Asked] = WorkQueue()
 
     def find(self, asked: Asked, read_after: float = float("-inf")) -> Root | None:
@@ -95,13 +99,32 @@ class GangRoots:
     def _takes_in(self, asked: Asked, reading: _Reading) -> bool:
         """Take in what was read; return whether it is news or was waited for."""
         with self._lock:
-            before = self._known.pop(asked, None)  # those that were not read for the longest time come first
+            before = self._forget(asked)
             if len(self._known) >= _REMEMBERED:
-                del self._known[next(iter(self._known))]
-            self._known[asked] = reading
+                self._forget(next(iter(self._known)))  # those that were not read for the longest time come first
+            self._known[asked] = reading = self._within_share(asked.namespace, reading)
+            self._bytes[asked.namespace] += reading.size
             is_news = before is None or before.root != reading.root or asked in self._awaited
             self._awaited.discard(asked)
         return is_news
+
+    def _forget(self, asked: Asked) -> _Reading | None:
+        before = self._known.pop(asked, None)
+        if before is not None and before.size:
+            self._bytes[asked.namespace] -= before.size
+            self._bytes = +self._bytes
+        return before
+
+    def _within_share(self, namespace: str, reading: _Reading) -> _Reading:
+        """Return what is kept of a reading: only how many pods there are, if its namespace has too many templates that are large."""
+        root = reading.root
+        size = len(repr(root.templates))
+        if size <= SMALL_BYTES:
+            return reading
+        if self._bytes[namespace] + size <= MOST_BYTES // len({namespace, *self._bytes}):
+            return reading._replace(size=size)
+        pods = PodTemplate("", sum(template.count for template in root.templates), "", None)
+        return reading._replace(root=root._replace(templates=(pods,)))
 
     def _ask(self, asked: Asked) -> Root:
         owner: OwnerReference = asked.owner
