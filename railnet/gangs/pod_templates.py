@@ -39,7 +39,7 @@ class PodTemplate:
     shape: Shape | None
 
 
-class _Written(NamedTuple):
+class _UnreducedTemplate(NamedTuple):
     """A template as its object has it: the role, how many pods there are at a time, and `metadata` and `spec` of each."""
 
     role: str
@@ -76,9 +76,11 @@ def _shape(template: JsonObject) -> Shape | None:
         return None
 
 
-def _found(spec: JsonObject) -> Iterator[_Written]:
+def _found(spec: JsonObject) -> Iterator[_UnreducedTemplate]:
     if "template" in spec:  # a Job has `parallelism`, the others have `replicas`
-        yield _Written("", _of_job(spec) if "replicas" not in spec else _number(spec["replicas"]), _template(spec))
+        yield _UnreducedTemplate(
+            "", _of_job(spec) if "replicas" not in spec else _number(spec["replicas"]), _template(spec)
+        )
     for key, roles in spec.items():
         if key.endswith("ReplicaSpecs"):
             for role, replica_spec in _object(roles).items():
@@ -87,34 +89,34 @@ def _found(spec: JsonObject) -> Iterator[_Written]:
         yield _replicas(task.get("name"), task)
     for replicated_job in _objects(spec.get("replicatedJobs")):
         job = _object(_object(replicated_job.get("template")).get("spec"))
-        yield _Written(
+        yield _UnreducedTemplate(
             _role(replicated_job.get("name")), _number(replicated_job.get("replicas")) * _of_job(job), _template(job)
         )
     yield from _of_leaders(spec)
     yield from _of_ray(spec)
 
 
-def _of_leaders(spec: JsonObject) -> Iterator[_Written]:
+def _of_leaders(spec: JsonObject) -> Iterator[_UnreducedTemplate]:
     """Yield the pods of a LeaderWorkerSet: of each replica, one leader, and the rest of its size."""
     both = _object(spec.get("leaderWorkerTemplate"))
     if not both:
         return
     replicas, worker = _number(spec.get("replicas")), _object(both.get("workerTemplate"))
-    yield _Written("leader", replicas, _object(both.get("leaderTemplate")) or worker)
-    yield _Written("worker", replicas * (_number(both.get("size")) - 1), worker)
+    yield _UnreducedTemplate("leader", replicas, _object(both.get("leaderTemplate")) or worker)
+    yield _UnreducedTemplate("worker", replicas * (_number(both.get("size")) - 1), worker)
 
 
-def _of_ray(spec: JsonObject) -> Iterator[_Written]:
+def _of_ray(spec: JsonObject) -> Iterator[_UnreducedTemplate]:
     cluster = _object(spec.get("rayClusterSpec") or spec.get("rayClusterConfig") or spec)
     head = _object(cluster.get("headGroupSpec"))
     if head:
-        yield _Written(_HEAD, 1, _template(head))
+        yield _UnreducedTemplate(_HEAD, 1, _template(head))
         for group in _objects(cluster.get("workerGroupSpecs")):
             yield _replicas(group.get("groupName"), group)
 
 
-def _replicas(role: Any, spec: JsonObject) -> _Written:
-    return _Written(_role(role), _number(spec.get("replicas")), _template(spec))
+def _replicas(role: Any, spec: JsonObject) -> _UnreducedTemplate:
+    return _UnreducedTemplate(_role(role), _number(spec.get("replicas")), _template(spec))
 
 
 def _of_job(spec: JsonObject) -> int:
