@@ -29,7 +29,7 @@ from railnet.controllers.work_queue import WorkQueue
 from railnet.errors import Misconfigured, NotPermitted
 from railnet.jobs.sticky_numbers import Assignment, StickyPod, addresses, assign, number_of, numbers
 from railnet.objects.involved_object import InvolvedObject
-from railnet.objects.owner_reference import OwnerReference
+from railnet.objects.owner_reference import LONGEST_TEXT, OwnerReference
 from railnet.objects.pod_name import PodName
 from railnet.vf.permitted_networks import (
     ADDRESS_ANNOTATION,
@@ -48,7 +48,6 @@ _LOOK_AGAIN_SECONDS = (
     60.0  # at a table that cannot be read, and at roots while numbers are short: no watch reports a change
 )
 _MOST_ROOTS_AT_ONCE = 200  # that are asked for in one look: the pods of all other jobs wait for it
-_LONGEST_TEXT = 320  # an object's name has 253 characters, and its group and version 253 and 63
 _BOUND_PART = 4  # of a range, and of the table: what ranks without a pod of one namespace may hold for long while others are short
 
 
@@ -419,7 +418,7 @@ def _without(kept: Mapping[str, Numbers], given: Iterable[AbsentRank]) -> dict[s
 def _can_be_an_object(owner: OwnerReference | None) -> bool:
     """Return whether an object can have this reference. The API server accepts any texts in it, and the table has them."""
     texts = () if owner is None else (owner.api_version, owner.kind, owner.name, owner.uid)
-    return all(len(text) <= _LONGEST_TEXT for text in texts)
+    return all(len(text) <= LONGEST_TEXT for text in texts)
 
 
 def _name(pod: TrainingPod) -> PodName:

@@ -98,7 +98,8 @@ def training_pod(reported: ReportedPod) -> TrainingPod | None:
         return None
     metadata, status = document["metadata"], document.get("status") or {}
     leaving = is_deleted(metadata)
-    rails = network_status.rails(pod.annotations.get(network_status.ANNOTATION, ""))
+    # Only a node gives addresses: what the author of a waiting pod writes is not read, so that such pods are small.
+    rails = network_status.rails(pod.annotations.get(network_status.ANNOTATION, "")) if pod.node else ()
     network = rails[0].network if rails else ""
     return TrainingPod(
         job=Job(pod.namespace, member.job),

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from railnet.objects.involved_object import InvolvedObject
 
-# The API server accepts texts of any length here. A UID has 36 characters, a name and a group are DNS subdomains.
-_LONGEST = {"apiVersion": 253 + 1 + 63, "kind": 63, "name": 253, "uid": 128}
+# The API server accepts texts of any length here. A group and version have 317 characters at most, a name 253, a UID 36.
+LONGEST_TEXT = 320
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,13 @@ def references(metadata: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def controlling(owner_references: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Return the reference to the owner that makes the object again; None if there is none, or no object can be meant."""
+    """Return the reference to the owner that makes the object again; None if there is none.
+
+    A text that is longer than any object's is cut to one that is still longer, so that it names no object either.
+    """
     for reference in owner_references:
         if reference.get("controller") is True:
-            return reference if _can_exist(reference) else None
+            return {key: text[: LONGEST_TEXT + 1] if isinstance(text, str) else text for key, text in reference.items()}
     return None
 
 
@@ -61,8 +64,3 @@ def controller(document: Mapping[str, Any]) -> OwnerReference | None:
     """
     reference = controlling(references(document["metadata"]))
     return None if reference is None else OwnerReference.read(reference)
-
-
-def _can_exist(reference: Mapping[str, Any]) -> bool:
-    """Return whether no field is longer than that of any object. Whether it is a text is the reader's to check."""
-    return all(len(str(reference.get(key, ""))) <= most for key, most in _LONGEST.items())

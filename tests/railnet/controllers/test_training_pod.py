@@ -305,6 +305,10 @@ def test_what_is_kept_of_one_pod_is_bounded(annotations: dict[str, str]) -> None
     assert own.items() <= kept.annotations.items()
 
 
+def test_pod_without_a_node_has_no_addresses() -> None:
+    assert training("w-0", "10.56.0.1", node="").addresses == ()
+
+
 def test_few_addresses_are_kept_of_a_pod_that_names_thousands() -> None:
     found = training("w-0", *(f"10.56.{number // 250}.{number % 250 + 1}" for number in range(3000)))
 

@@ -44,5 +44,8 @@ def test_controller_without_a_field_is_refused(missing: str) -> None:
 
 
 @pytest.mark.parametrize("key", JOB)
-def test_owner_with_a_text_that_no_object_has_is_none(key: str) -> None:
-    assert controller(owned({**JOB, key: "x" * 240_000, "controller": True})) is None
+def test_text_that_no_object_has_is_cut_and_names_no_object(key: str) -> None:
+    read = controller(owned({**JOB, key: "x" * 240_000, "controller": True}))
+
+    assert read is not None
+    assert max(read.reference().values(), key=len) == "x" * 321
