@@ -75,7 +75,7 @@ def _crowd(server: ApiServer, count: int) -> Iterator[None]:
 def costly_pod(number: int) -> JsonObject:
     """Return a pod that waits for its own gang, and that is like no other one."""
     values = [f"{number}-{of}" for of in range(900)]
-    selectors = [{"matchExpressions": [{"key": "k", "operator": "NotIn", "values": values}]}]
+    selectors = [{"matchExpressions": [{"key": "k", "operator": "In", "values": values}]}]
     constraint = {"required": {"topologies": [{"key": "kubernetes.io/hostname"}], "nodeSelectors": selectors}}
     metadata = {
         "name": f"costly-{number}",
