@@ -12,7 +12,7 @@ from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Attachment, Record
 
 
-class PodRail(NamedTuple):
+class RecordedRail(NamedTuple):
     """One rail of one sandbox: the key of its record, the VF and its interface in the sandbox."""
 
     key: str
@@ -20,14 +20,14 @@ class PodRail(NamedTuple):
     ifname: str
 
 
-LostRails = Mapping[PodRail, str]
+LostRails = Mapping[RecordedRail, str]
 """Of each rail that is lost, why: a clause whose subject is the VF."""
 
 
 def lost_rails(inventory: Inventory, records: Iterable[Record]) -> LostRails:
     """Return the rails that are not where their records say. While an ADD or a DEL works on a sandbox its record says so, and none of its rails is lost."""
     return {
-        PodRail(record.key, attachment.vf, attachment.ifname): why
+        RecordedRail(record.key, attachment.vf, attachment.ifname): why
         for record in records
         if record.stage == "attached"
         for attachment in record.attachments

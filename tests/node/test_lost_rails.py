@@ -76,7 +76,7 @@ def test_driver_that_is_loaded_again_takes_a_rail_and_everything_says_so(node: N
     assert before == ({"lost": "attached", "other": "attached"}, [])
     assert after == {"lost": "lost", "other": "attached"}
     assert metric == ['railnet_lost_rails{rail="0"} 1']
-    assert [finding["subject"] for finding in findings] == ["default/lost"]
+    assert [finding["where"] for finding in findings] == ["default/lost"]
     assert {(event["involvedObject"]["kind"], event["reason"]) for event in cluster.events.values()} == {
         ("Node", "RailnetRailLost"),
         ("Pod", "RailnetRailLost"),

@@ -14,7 +14,7 @@ from railnet.kernel.roce_facts import RoceFacts
 from railnet.status.daemon_answer import encode, report, with_lost, with_roce, with_topology
 from railnet.vf.guid import Guid
 from railnet.vf.inventory import Inventory
-from railnet.vf.lost_rails import PodRail
+from railnet.vf.lost_rails import RecordedRail
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.rail_memory import RailNumbers, RememberedRail
 from railnet.vf.record import SandboxPod
@@ -179,7 +179,7 @@ def test_sandbox_that_has_lost_a_rail_is_lost_and_others_are_not() -> None:
     lost, other = a_record(an_attachment(), stage="attached"), a_record(container_id="d00d", stage="attached")
     told = report(NODE, {}, [(lost, 1.0), (other, 1.0)], 0, [])
 
-    told = with_lost(told, {PodRail(lost.key, lost.attachments[0].vf, "net1"): "is on the node"})
+    told = with_lost(told, {RecordedRail(lost.key, lost.attachments[0].vf, "net1"): "is on the node"})
 
     assert [sandbox["stage"] for sandbox in told["sandboxes"]] == ["lost", "attached"]
     assert told["sandboxes"][0]["rails"][0]["lost"] == "is on the node"
