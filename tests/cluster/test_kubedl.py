@@ -38,7 +38,12 @@ def on_pods(cluster: ClusterNode, tmp_path_factory: pytest.TempPathFactory) -> T
 def on_host(cluster: ClusterNode, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """The article's job in KubeDL's own host-network mode."""
     folder = tmp_path_factory.mktemp("on-host")
-    return trained_tfjob.train(cluster, article_tfjob.kubedls(folder, *OPTIONS, annotations=_HOST), folder)
+    job = article_tfjob.kubedls(folder, *OPTIONS, annotations=_HOST)
+    for role in job["spec"]["tfReplicaSpecs"].values():
+        role["template"]["metadata"]["labels"]["railnet.io/net1"] = (
+            "true"  # a pod that KubeDL put on the host's network asks by it
+        )
+    return trained_tfjob.train(cluster, job, folder)
 
 
 class TestTfJob(TfJobTests):
