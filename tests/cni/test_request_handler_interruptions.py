@@ -61,7 +61,7 @@ def test_del_interrupts_a_running_add_and_begins_when_that_is_undone(node: Node)
 
     answer = (11, "the runtime asked for a DEL of this sandbox during its ADD")
     assert node.serve(play) == [["DEL flannel", False, answer, "DEL flannel", (0, b"")]]
-    assert node.metrics.requests == [("ADD", 11), ("DEL", 0)]
+    assert sorted(node.metrics.requests) == [("ADD", 11), ("DEL", 0)]  # the answer to either may be counted first
 
 
 def test_rails_of_an_add_that_a_del_interrupted_are_detached_once(node: Node) -> None:
