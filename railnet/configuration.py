@@ -175,7 +175,7 @@ def load(path: Path) -> Configuration:
     """
     try:
         with path.open("rb") as file:
-            text = file.read(_MOST_BYTES).decode()
+            content = file.read(_MOST_BYTES + 1)
     except FileNotFoundError:
         if path == DEFAULT_PATH and not os.path.lexists(path):  # a link to nothing is a file that was lost
             return Configuration()
@@ -184,6 +184,10 @@ def load(path: Path) -> Configuration:
         ) from None
     except OSError as error:
         raise Misconfigured(f"{path} cannot be read: {error.strerror or error!s:.200}") from None
+    if len(content) > _MOST_BYTES:
+        raise Misconfigured(f"{path} has more than {_MOST_BYTES >> 20} MiB, so it is no node configuration")
+    try:
+        text = content.decode()
     except UnicodeDecodeError as error:
         raise Misconfigured(f"{path} cannot be read: {error!s:.200}") from None
     return parse(text, str(path))

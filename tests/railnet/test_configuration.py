@@ -335,6 +335,11 @@ def test_default_path_that_leads_to_nothing_is_refused(tmp_path: Path, monkeypat
         load(tmp_path / "node.yaml")
 
 
+def test_file_without_an_end_is_refused_after_some_bytes() -> None:
+    with pytest.raises(Misconfigured, match="/dev/zero has more than 4 MiB, so it is no node configuration"):
+        load(Path("/dev/zero"))
+
+
 def test_any_other_file_that_is_absent_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match=rf"the node configuration {tmp_path / 'other.yaml'} does not exist"):
         load(tmp_path / "other.yaml")
