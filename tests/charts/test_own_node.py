@@ -260,7 +260,17 @@ def may_write(text: str | None, before: str | None, user: dict[str, Any], *, new
     return all(evaluate(validation["expression"], facts) for validation in spec["validations"])
 
 
-@pytest.mark.parametrize("text", [OF_RAILNET, ESCAPED, OF_RAILNET.replace("/", r"\/")], ids=["plain", "u", "slash"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        OF_RAILNET,
+        ESCAPED,
+        OF_RAILNET.replace("/", r"\/"),
+        OF_RAILNET.replace("i", r"\u0069"),
+        OF_RAILNET.replace("a", r"\u003c\u0061"),
+    ],
+    ids=["plain", "u", "slash", "i", "after"],
+)
 @pytest.mark.parametrize("before", [None, OF_OTHERS, OF_RAILNET.replace("9", "8")], ids=["none", "others", "own"])
 @pytest.mark.parametrize("new", [False, True], ids=["changed", "new"])
 def test_no_user_writes_rails_into_network_status(text: str, before: str | None, new: bool) -> None:
@@ -269,7 +279,13 @@ def test_no_user_writes_rails_into_network_status(text: str, before: str | None,
     assert may_write(text, before, {"username": "admin", "groups": ["system:masters"]}, new=new)
 
 
-@pytest.mark.parametrize(("text", "before"), [(None, OF_RAILNET), (OF_RAILNET, OF_RAILNET), (OF_OTHERS, None)])
+# Multus' status has `<nil>` as the gateway of a default route without one, as Go writes it, and the names of networks after their namespace.
+OF_MULTUS = r'[{"name": "team-railnet/macvlan", "interface": "net1", "gateway": ["\u003cnil\u003e"], "dns": {"search": ["a\u0026b"]}}]'
+
+
+@pytest.mark.parametrize(
+    ("text", "before"), [(None, OF_RAILNET), (OF_RAILNET, OF_RAILNET), (OF_OTHERS, None), (OF_MULTUS, None)]
+)
 def test_user_may_leave_network_status_as_it_is_or_remove_it_and_other_programs_write_theirs(
     text: str | None, before: str | None
 ) -> None:
