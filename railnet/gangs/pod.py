@@ -33,6 +33,7 @@ _NEVER = "Never"
 _STAYING = ("DaemonSet", "Node")  # a Node owns the mirrors of its static pods
 _MOST_SHARED = 20_000
 _MOST_DIGITS = 6
+_OF_THE_SCHEDULER = ("affinity", "nodeSelector", "tolerations", "topologySpreadConstraints")
 _RANKS = 1_000_000  # a rank may have several numbers; no job has more pods (railnet.jobs.recogniser)
 _CONSTRAINT_BYTES = 5  # of memory, for a character of a constraint
 _TOO_MUCH = (
@@ -136,7 +137,7 @@ class GangPods:
             name=PodName(self._share(metadata["namespace"]), metadata["name"], metadata["uid"]),
             node=self._share(node),
             leaving=is_deleted(metadata),
-            shape=self._shape(metadata["namespace"], spec),
+            shape=self._shape(metadata["namespace"], spec if behind or request or fault else _bound(spec)),
             priority=int(spec.get("priority") or 0),
             preempts=spec.get("preemptionPolicy") != _NEVER,
             created=created(metadata),
@@ -190,6 +191,11 @@ class GangPods:
             self._shared.clear()
         first: _T = self._shared.setdefault(part, part)  # type: ignore[assignment]
         return first
+
+
+def _bound(spec: JsonObject) -> JsonObject:
+    """Return the part of a bound pod's specification that says what it holds. The affinity of a DaemonSet's pod names its node, so each is different."""
+    return {key: part for key, part in spec.items() if key not in _OF_THE_SCHEDULER}
 
 
 def _counts(pod: JsonObject, request: GangRequest | None) -> bool:

@@ -6,7 +6,6 @@ will have, and what those ask for that do not exist yet; and all of them say wha
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -14,7 +13,7 @@ from railnet.apiserver.client import ApiServer, RequestFailed
 from railnet.apiserver.request import JsonObject
 from railnet.controllers.owners import DEEPEST, SCHEDULES, read_owner
 from railnet.controllers.work_queue import WorkQueue
-from railnet.gangs.kept_parts import MOST_BYTES, SMALL_BYTES
+from railnet.gangs.kept_parts import SMALL_BYTES, NamespaceShares
 from railnet.gangs.planning_result import Asked, Root
 from railnet.gangs.pod_templates import PodTemplate, pod_templates
 from railnet.gangs.staged_creation import creation_stages
@@ -51,7 +50,7 @@ class GangRoots:
         self._stale: set[Asked] = set()
         self._awaited: set[Asked] = set()
         self._failures: dict[Asked, int] = {}
-        self._bytes: Counter[str] = Counter()  # that templates take, by namespace
+        self._shares = NamespaceShares()  # of what templates take
         self.queue: WorkQueue[Asked] = WorkQueue()
 
     def find(self, asked: Asked, read_after: float = float("-inf")) -> Root | None:
@@ -103,7 +102,6 @@ class GangRoots:
             if len(self._known) >= _REMEMBERED:
                 self._forget(next(iter(self._known)))  # those that were not read for the longest time come first
             self._known[asked] = reading = self._within_share(asked.namespace, reading)
-            self._bytes[asked.namespace] += reading.size
             is_news = before is None or before.root != reading.root or asked in self._awaited
             self._awaited.discard(asked)
         return is_news
@@ -111,20 +109,31 @@ class GangRoots:
     def _forget(self, asked: Asked) -> _Reading | None:
         before = self._known.pop(asked, None)
         if before is not None and before.size:
-            self._bytes[asked.namespace] -= before.size
-            self._bytes = +self._bytes
+            self._shares.give_back(asked.namespace, before.size)
         return before
 
     def _within_share(self, namespace: str, reading: _Reading) -> _Reading:
-        """Return what is kept of a reading: only how many pods there are, if its namespace has too many templates that are large."""
-        root = reading.root
-        size = len(repr(root.templates))
+        """Return what is kept of a reading: only how many pods there are, if its templates are more than its namespace may have.
+
+        Those of the same namespace that were not read for the longest time give way: their jobs may have ended long ago.
+        """
+        size = len(repr(reading.root.templates))
         if size <= SMALL_BYTES:
             return reading
-        if self._bytes[namespace] + size <= MOST_BYTES // len({namespace, *self._bytes}):
-            return reading._replace(size=size)
-        pods = PodTemplate("", sum(template.count for template in root.templates), "", None)
-        return reading._replace(root=root._replace(templates=(pods,)))
+        if not self._shares.permits(namespace, size):
+            self._make_room(namespace, size)
+        if not self._shares.permits(namespace, size):
+            return _without_templates(reading)
+        self._shares.take(namespace, size)
+        return reading._replace(size=size)
+
+    def _make_room(self, namespace: str, size: int) -> None:
+        for asked, reading in self._known.items():
+            if asked.namespace == namespace and reading.size:
+                self._shares.give_back(namespace, reading.size)
+                self._known[asked] = _without_templates(reading)
+                if self._shares.permits(namespace, size):
+                    return
 
     def _ask(self, asked: Asked) -> Root:
         owner: OwnerReference = asked.owner
@@ -143,3 +152,10 @@ class GangRoots:
                 break
             owner = above
         return Root(owner, templates, tolerance(chain), stages)
+
+
+def _without_templates(reading: _Reading) -> _Reading:
+    """Return a reading that says of the templates only how many pods they make."""
+    root = reading.root
+    pods = PodTemplate("", sum(template.count for template in root.templates), "", None)
+    return reading._replace(root=root._replace(templates=(pods,)), size=0)

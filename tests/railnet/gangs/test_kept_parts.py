@@ -38,3 +38,20 @@ def test_part_that_nothing_has_any_more_makes_room(parts: KeptParts[GangRequest]
 
     assert full is None
     assert parts.keep("a", GangRequest("two"), 90_000) is not None
+
+
+def test_many_namespaces_that_fit_together_are_refused_nothing(parts: KeptParts[GangRequest]) -> None:
+    kept = [parts.keep(f"team-{number}", GangRequest(f"gang-{number}"), 2_000) for number in range(40)]
+
+    assert None not in kept
+    assert parts.keep("team-0", GangRequest("large"), 20_000) is not None
+
+
+def test_share_is_never_less_than_a_sixteenth(parts: KeptParts[GangRequest]) -> None:
+    kept = [parts.keep(f"hostile-{number}", GangRequest(f"gang-{number}"), 2_000) for number in range(50)]
+
+    first = parts.keep("other", GangRequest("other"), 6_000)
+
+    assert None not in kept
+    assert first is not None
+    assert parts.keep("other", GangRequest("another"), 6_000) is None
