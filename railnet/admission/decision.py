@@ -153,7 +153,7 @@ def _rail(pod: Pod, member: RecognisedPod, namespace: Namespace, policy: Policy,
         annotations=annotations,
         priority_class=(policy.priority_class or "") if pod.priority_class is None else "",
         kept=(*_kept(container, variables, unnamed, _requests_text(pod, policy)), *_kept_class(pod, policy)),
-        hidden=tuple(hiding(pod, container, policy.resources)),
+        hidden=tuple(hiding(pod, container, policy.resources, net1=reachable)),
     )
 
 

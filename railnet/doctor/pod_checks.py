@@ -60,7 +60,9 @@ def _hidden(facts: PodFacts) -> Iterator[Finding]:
     """Say which of its own settings keep the pod's programs from its VFs."""
     pod = parse(facts.pod)
     asks = [container for container in pod.containers if not facts.rails.isdisjoint(container.resources)]
-    clauses = dict.fromkeys(clause for container in asks for clause in hiding(pod, container, facts.rails))
+    clauses = dict.fromkeys(
+        clause for container in asks for clause in hiding(pod, container, facts.rails, net1=not pod.host_network)
+    )
     if clauses:
         yield _of_pod(facts, "pod-hides-its-rail", "; ".join(clauses))
 

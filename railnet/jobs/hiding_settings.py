@@ -41,21 +41,34 @@ _QUOTES = "\"';"
 
 
 class _Setting(NamedTuple):
-    """A variable, whether a value of it hides the VFs, and the effect, a clause."""
+    """A variable, whether a value of it hides the VFs, the effect, a clause, and whether that is about the interface net1."""
 
     name: str
     hides: Callable[[str], bool]
     effect: str
+    names_net1: bool = False
 
 
-def hiding(pod: Pod, container: Container, rails: Collection[str]) -> Iterator[str]:
-    """Yield what hides the VFs from the training container of a pod with rails, in clauses. `rails` are the resources of rails."""
+def hiding(pod: Pod, container: Container, rails: Collection[str], *, net1: bool) -> Iterator[str]:
+    """Yield what hides the VFs from the training container of a pod with rails, in clauses.
+
+    A value that a shell or kubelet expands is not known here, so it hides nothing.
+
+    Args:
+        pod: the pod.
+        container: its training container.
+        rails: the resources of rails.
+        net1: whether the pod has an interface net1 with an address.
+    """
     settings = {**_assigned(container.words), **container.env}
     for setting in _SETTINGS:
         value = settings.get(setting.name)
-        if value and setting.hides(value):
+        if value and "$" not in value and (net1 or not setting.names_net1) and setting.hides(value):
             yield f"{setting.name} is {value:.60}: {setting.effect}"
-    yield from (f"{key}: Multus names its interfaces net1, net2, too" for key in _MULTUS if pod.annotations.get(key))
+    if net1:
+        yield from (
+            f"{key}: Multus names its interfaces net1, net2, too" for key in _MULTUS if pod.annotations.get(key)
+        )
     for name in container.resources:
         if name not in rails and is_other_rdma(name):
             yield f"the container also asks for {name}: its programs may use that device in place of the VF"
@@ -123,7 +136,10 @@ _SETTINGS = (
     _Setting("NCCL_NET", _is_sockets, "NCCL uses no VF"),
     _Setting("NCCL_IB_HCA", _names_hcas, "it takes the place of the VF's own name, which the node sets: remove it"),
     _Setting(
-        "NCCL_SOCKET_IFNAME", _leaves_out_in_nccl, "NCCL meets on other interfaces than net1, and so does its TCP"
+        "NCCL_SOCKET_IFNAME",
+        _leaves_out_in_nccl,
+        "NCCL meets on other interfaces than net1, and so does its TCP",
+        names_net1=True,
     ),
     _Setting(
         "UCX_NET_DEVICES",
@@ -131,10 +147,10 @@ _SETTINGS = (
         "it takes the place of the VF's own name, which the node sets: remove it",
     ),
     _Setting("UCX_TLS", _is_without_verbs, "UCX uses no VF"),
-    _Setting("GLOO_SOCKET_IFNAME", _leaves_out, _NOT_NET1),
-    _Setting("TP_SOCKET_IFNAME", _leaves_out, _NOT_NET1),
-    _Setting("HOROVOD_GLOO_IFACE", _leaves_out, _NOT_NET1),
-    _Setting("DMLC_INTERFACE", _leaves_out, _NOT_NET1),
-    _Setting("OMPI_MCA_btl_tcp_if_include", _leaves_out, "Open MPI's TCP does not use net1"),
-    _Setting("OMPI_MCA_btl_tcp_if_exclude", _has, "Open MPI's TCP does not use net1"),
+    _Setting("GLOO_SOCKET_IFNAME", _leaves_out, _NOT_NET1, names_net1=True),
+    _Setting("TP_SOCKET_IFNAME", _leaves_out, _NOT_NET1, names_net1=True),
+    _Setting("HOROVOD_GLOO_IFACE", _leaves_out, _NOT_NET1, names_net1=True),
+    _Setting("DMLC_INTERFACE", _leaves_out, _NOT_NET1, names_net1=True),
+    _Setting("OMPI_MCA_btl_tcp_if_include", _leaves_out, "Open MPI's TCP does not use net1", names_net1=True),
+    _Setting("OMPI_MCA_btl_tcp_if_exclude", _has, "Open MPI's TCP does not use net1", names_net1=True),
 )

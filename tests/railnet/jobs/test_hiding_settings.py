@@ -11,13 +11,17 @@ RAILS = ("rdma/ib_vf",)
 
 
 def hidden(
-    env: dict[str, str] | None = None, asks: str = "", annotations: dict[str, str] | None = None, **keys: Any
+    env: dict[str, str] | None = None,
+    asks: str = "",
+    annotations: dict[str, str] | None = None,
+    net1: bool = True,
+    **keys: Any,
 ) -> list[str]:
     variables = [{"name": name, "value": value} for name, value in (env or {}).items()]
     limits = {"rdma/ib_vf": "1", **({asks: "1"} if asks else {})}
     container = {"name": "main", "env": variables, "resources": {"limits": limits}, **keys}
     pod = parse({"metadata": {"name": "p", "annotations": annotations or {}}, "spec": {"containers": [container]}})
-    return list(hiding(pod, pod.containers[0], RAILS))
+    return list(hiding(pod, pod.containers[0], RAILS, net1=net1))
 
 
 @pytest.mark.parametrize(
@@ -120,3 +124,23 @@ def test_resource_that_stands_for_rdma_devices_is_known(name: str) -> None:
 @pytest.mark.parametrize("name", ["nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "cpu", "memory", "example.com/fpga"])
 def test_resource_that_does_not_stand_for_rdma_devices_is_none(name: str) -> None:
     assert not is_other_rdma(name)
+
+
+def test_pod_without_net1_is_told_of_no_interface() -> None:
+    bonded = dict.fromkeys(("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "OMPI_MCA_btl_tcp_if_include"), "bond0")
+
+    assert hidden(bonded, annotations={"k8s.v1.cni.cncf.io/networks": "storage"}, net1=False) == []
+    assert hidden({"NCCL_IB_DISABLE": "1"}, net1=False) == ["NCCL_IB_DISABLE is 1: NCCL uses no VF"]
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "NCCL_SOCKET_IFNAME=$(ip -o route)",
+        "NCCL_IB_DISABLE=$NCCL_IB_DISABLE",
+        "UCX_NET_DEVICES=${UCX_NET_DEVICES}",
+        "-x NCCL_NET=$(NET)",
+    ],
+)
+def test_value_that_is_expanded_later_hides_nothing(word: str) -> None:
+    assert hidden(command=["sh", "-c", f"mpirun {word} train"]) == []
