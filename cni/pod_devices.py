@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from cni.daemon_exhaustion import is_own_shortage
@@ -25,12 +26,12 @@ class PodDevices:
     def __init__(
         self,
         device_plugins: Path,
-        socket: Callable[[], Path],
+        socket: Callable[[], AbstractContextManager[Path]],
         resources: frozenset[str],
         kubelet_seconds: float,
         watched: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`device_plugins` has kubelet's checkpoint, and `socket` returns where pod-resources listens now. `watched` returns whether kubelet holds a stream to each of our device plugins open."""
+        """`device_plugins` has kubelet's checkpoint, and `socket` opens pod-resources where it listens now. `watched` returns whether kubelet holds a stream to each of our device plugins open."""
         self._watched = watched
         self._checkpoint = CheckpointReads(device_plugins, read_in_time)
         self._socket = socket
@@ -63,8 +64,11 @@ class PodDevices:
             _log.warning("pod %s/%s: %s; asking kubelet", pod.namespace, pod.name, error)
             reason = error
         try:
-            return await podresources.devices(self._socket(), pod.namespace, pod.name, self._resources, self._seconds)
-        except NotReady as error:
+            with self._socket() as socket:
+                return await podresources.devices(socket, pod.namespace, pod.name, self._resources, self._seconds)
+        except (NotReady, OSError) as error:
+            if isinstance(error, OSError) and is_own_shortage(error):
+                raise
             if await self._checkpoint.surely_names_none(pod.uid, self._resources):
                 return []
             message = (

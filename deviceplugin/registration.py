@@ -35,11 +35,12 @@ import grpc.aio
 from deviceplugin.service import PoolService
 from railnet.errors import Misconfigured
 from railnet.kernel.files import open_below, unlink
+from railnet.kernel.threads.file_reads import read_in_time
 from railnet.kernel.waiting import take_outcome
 from railnet.kubelet.api import deviceplugin_pb2_grpc as deviceplugin_api
 from railnet.kubelet.api import pluginregistration_pb2 as api
 from railnet.kubelet.api import pluginregistration_pb2_grpc as grpc_api
-from railnet.kubelet.root_folder import REGISTRY, KubeletFolder
+from railnet.kubelet.root_folder import DEFAULT, REGISTRY, KubeletFolder
 
 _log = logging.getLogger(__name__)
 
@@ -125,7 +126,7 @@ class Registration(grpc_api.RegistrationServicer):
     async def _existing_folder(self) -> KubeletFolder:
         """Wait until kubelet has made its plugins_registry."""
         while True:
-            folder = await asyncio.to_thread(self._look)
+            folder = await self._kubelet_folder()
             registry = f"{folder.path}/{REGISTRY}"
             try:
                 os.close(open_below(self._root, registry, os.O_PATH | os.O_DIRECTORY))
@@ -135,6 +136,15 @@ class Registration(grpc_api.RegistrationServicer):
                 self.trouble = f"its socket is in {registry}; kubelet's root folder is {folder}"
                 return folder
             await asyncio.sleep(self._retry_seconds)
+
+    async def _kubelet_folder(self) -> KubeletFolder:
+        """Look for kubelet's root folder. A process that hangs may hold its command line for ever, and costs kubelet's own answer alone."""
+        try:
+            return await read_in_time("command lines in /proc", self._look)
+        except OSError as error:
+            return KubeletFolder(
+                Path(DEFAULT), f"kubelet's default: {error.filename} are {error.strerror}; set host.kubelet"
+            )
 
     def _say(self, trouble: str) -> None:
         if trouble != self.trouble:
@@ -147,7 +157,7 @@ class Registration(grpc_api.RegistrationServicer):
         while not await self._refused_soon():
             if not self._socket.exists():
                 return "was deleted"
-            if not self.registered and (now := await asyncio.to_thread(self._look)).path != folder.path:
+            if not self.registered and (now := await self._kubelet_folder()).path != folder.path:
                 return f"is not in kubelet's root folder {now}"
             unwatched = unwatched + 1 if self.registered and not self._plugin.streams else 0
             if unwatched > _LOOKS_WITHOUT_STREAM:

@@ -199,7 +199,7 @@ async def _serve(  # noqa: PLR0913 - composed once
     health: Health,
     tasks: BackgroundTasks,
 ) -> None:
-    kubelet, root = await asyncio.to_thread(KubeletSearch, configuration.host), configuration.host.root
+    kubelet, root = KubeletSearch(configuration.host), configuration.host.root
     services = [_service(pool, configuration, node, presence) for pool in configuration.pools]
     devices = PodDevices(
         configuration.host.device_plugins,

@@ -1,11 +1,12 @@
 """Where this node's kubelet has its root folder: as the configuration says, else as kubelet's own process says."""
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from railnet.configuration import HostConfiguration
-from railnet.kernel.files import below, open_below, read_below
+from railnet.kernel.files import open_below, read_below
 from railnet.kernel.processes.command_lines import command_lines, environment
 from railnet.kubelet.root_folder import DEFAULT, POD_RESOURCES, REGISTRY, KubeletFolder, root_folder
 
@@ -17,16 +18,25 @@ class KubeletSearch:
 
     def __init__(self, host: HostConfiguration, proc: Path = _PROC) -> None:
         self._host, self._proc = host, proc
-        self.folder = find(host, proc)
+        self.folder = KubeletFolder(host.kubelet or Path(DEFAULT), "no kubelet was looked for yet")
 
     def look(self) -> KubeletFolder:
         """Look again. It reads the command line of every process, so it is for a thread."""
         self.folder = find(self._host, self._proc)
         return self.folder
 
-    def pod_resources(self) -> Path:
-        """Return the socket of pod-resources, as this process reaches it."""
-        return below(self._host.root, f"{self.folder.path}/{POD_RESOURCES}")
+    @contextmanager
+    def pod_resources(self) -> Iterator[Path]:
+        """Open the socket of pod-resources; yield a path by which this process reaches it, also where a link leads to the folder.
+
+        Raises:
+            OSError: there is none.
+        """
+        fd = open_below(self._host.root, f"{self.folder.path}/{POD_RESOURCES}", os.O_PATH)
+        try:
+            yield Path(f"/proc/self/fd/{fd}")
+        finally:
+            os.close(fd)
 
 
 def find(host: HostConfiguration, proc: Path = _PROC) -> KubeletFolder:

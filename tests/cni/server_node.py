@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -157,7 +158,7 @@ class Node:
 
     def _pod_devices(self) -> PodDevices:
         socket = self.kubelet / "pod-resources/kubelet.sock"
-        return PodDevices(self.kubelet / "device-plugins", lambda: socket, frozenset({RAIL}), 0.3)
+        return PodDevices(self.kubelet / "device-plugins", lambda: nullcontext(socket), frozenset({RAIL}), 0.3)
 
     def serve(
         self, *plays: Callable[[FakeExecutable], Awaitable[object]], limits: TimeLimits = PATIENT

@@ -4,6 +4,7 @@ import asyncio
 import json
 import tempfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -44,9 +45,9 @@ class Kubelet:
         async def main() -> list[str]:
             (self.folder / "pod-resources").mkdir()
             async with await asyncio.start_unix_server(self._hang_up, self.socket()):
-                found = await PodDevices(self.folder / "device-plugins", self.socket, frozenset({RAIL}), 0.3).vfs(
-                    request.pod
-                )
+                found = await PodDevices(
+                    self.folder / "device-plugins", lambda: nullcontext(self.socket()), frozenset({RAIL}), 0.3
+                ).vfs(request.pod)
             return [str(vf) for vf in found]
 
         return asyncio.run(main())
@@ -142,7 +143,9 @@ def test_kubelet_is_waited_for_until_it_watches_or_has_had_its_time(
 
     seconds = 60.0 if watched else 0.1
     asyncio.run(
-        PodDevices(kubelet.folder / "device-plugins", kubelet.socket, frozenset({RAIL}), seconds, look).until_watched()
+        PodDevices(
+            kubelet.folder / "device-plugins", lambda: nullcontext(kubelet.socket()), frozenset({RAIL}), seconds, look
+        ).until_watched()
     )
 
     assert seen[-1] is watched

@@ -88,11 +88,22 @@ def test_configured_folder_wins_over_the_running_kubelet(host: Host) -> None:
 
 def test_kubelet_that_starts_later_is_found_when_it_is_looked_for_again(host: Host) -> None:
     search = KubeletSearch(HostConfiguration(root=host.root), host.proc)
-    before = search.pod_resources()
     host.has("/data/kubelet/plugins_registry")
+    host.has("/data/kubelet/pod-resources/kubelet.sock")
     host.runs(5, "kubelet", "--root-dir=/data/kubelet")
 
+    with pytest.raises(FileNotFoundError, match="pod-resources"), search.pod_resources():
+        pass
     search.look()
 
-    assert before == host.root / "var/lib/kubelet/pod-resources/kubelet.sock"
-    assert search.pod_resources() == host.root / "data/kubelet/pod-resources/kubelet.sock"
+    with search.pod_resources() as opened:
+        assert opened.samefile(host.root / "data/kubelet/pod-resources/kubelet.sock")
+
+
+def test_socket_is_found_below_a_folder_that_is_an_absolute_link(host: Host) -> None:
+    host.has("/data/kubelet/pod-resources/kubelet.sock")
+    (host.root / "var/lib").mkdir(parents=True, exist_ok=True)
+    (host.root / "var/lib/kubelet").symlink_to("/data/kubelet")
+
+    with KubeletSearch(HostConfiguration(root=host.root), host.proc).pod_resources() as opened:
+        assert opened.samefile(host.root / "data/kubelet/pod-resources/kubelet.sock")
