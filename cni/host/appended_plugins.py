@@ -37,12 +37,25 @@ def run_once(primary: "chain.Primary", omit: "list[str]", raw: bytes | None) -> 
     `raw` is Railnet's configuration as it is on the host now; None if there is none.
     """
     try:
-        appended = after_railnet(raw) if raw is not None else []
+        appended = _by_others(raw) if raw is not None else []
     except CniError:
         appended = []
     return chain.without(
         primary, [*omit, *(plugin.get("type", "") for plugin in appended if not _is_reference(plugin))]
     )
+
+
+def _by_others(raw: bytes) -> "list[JsonObject]":
+    """Return the plugins that other programs appended. Of those that the daemon copied, `omit` tells: it is written together with them.
+
+    A request whose list is older than the copy has its plugin from the primary's chain alone.
+    """
+    appended = after_railnet(raw)
+    copies: list[str] = []
+    for plugin in load_object(raw, FILE)["plugins"]:
+        if isinstance(plugin, dict) and plugin.get("type") == chain.OURSELVES:
+            copies += plugin["copies"] if isinstance(plugin.get("copies"), dict) else ()
+    return [plugin for plugin in appended if plugin.get("type") not in copies]
 
 
 def may_repeat(primary: "chain.Primary", omit: "list[str]") -> bool:

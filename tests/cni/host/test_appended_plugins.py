@@ -29,6 +29,13 @@ def test_plugin_that_was_appended_just_now_is_left_out() -> None:
     assert types(run_once(primary("flannel", "mesh", "other"), [], railnets("mesh"))) == ["flannel", "other"]
 
 
+def test_plugin_that_the_daemon_copied_runs_for_a_request_with_the_list_of_before() -> None:
+    own = {"type": "railnet", "omit": ["mesh"], "copies": {"mesh": {"type": "mesh"}}}
+    raw = json.dumps({"plugins": [own, {"type": "mesh"}, {"type": "other"}]}).encode()
+
+    assert types(run_once(primary("flannel", "mesh", "other"), [], raw)) == ["flannel", "mesh"]
+
+
 def test_first_plugin_and_reference_plugins_stay() -> None:
     assert types(run_once(primary("flannel", "tuning"), [], railnets("flannel", "tuning"))) == ["flannel", "tuning"]
 
