@@ -206,15 +206,15 @@ class ExecutableConnection:
                 output = await self._executed(kind, number, payload)
         if run is not None and run.configuration is not None and output.status == 0:
             again = await self._flannel_run(step)
-            with suppress(TimeoutError):
+            with suppress(OSError):
                 await read_in_time(_FLANNELS_FILES, partial(run.succeeded, again))
         return output
 
     async def _flannel_run(self, step: chain.Exec) -> FlannelRun | None:
-        """Look at flannel's files on the host; if their disk does not answer, flannel says so itself."""
+        """Look at flannel's files on the host; if they cannot be read, flannel says why itself."""
         if step.plugin != FLANNEL:
             return None
-        with suppress(TimeoutError):
+        with suppress(OSError):
             return await read_in_time(_FLANNELS_FILES, partial(self._flannel.run, step, self._raw_environment))
         return None
 

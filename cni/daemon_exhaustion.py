@@ -1,13 +1,13 @@
-"""Shortages of the daemon's own: no descriptor or no memory is left for it. The executable may have what the daemon lacks.
+"""Shortages of the daemon's own: no descriptor, no memory or no thread is left for it. The executable may have what the daemon lacks.
 
 A request that is known to be about rails fails with the kernel's words. Any other is handed back: the executable serves it alone.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from errno import EMFILE, ENFILE, ENOBUFS, ENOMEM
+from errno import EAGAIN, EMFILE, ENFILE, ENOBUFS, ENOMEM
 
-ERRORS = (EMFILE, ENFILE, ENOMEM, ENOBUFS)
+ERRORS = (EAGAIN, EMFILE, ENFILE, ENOMEM, ENOBUFS)  # EAGAIN: no thread can be started
 
 
 class HandedBack(Exception):
@@ -30,5 +30,5 @@ def handing_back() -> Iterator[None]:
         yield
     except OSError as error:
         if is_own_shortage(error):
-            raise HandedBack(f"{error}; is the daemon's limit of descriptors or memory too low?") from error
+            raise HandedBack(f"{error}; is the daemon's limit of descriptors, memory or threads too low?") from error
         raise

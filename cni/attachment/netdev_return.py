@@ -240,7 +240,7 @@ class NodeNetdevs:
                 steps = await self._give_back((attachment,), {attachment.vf: netdev})
                 await self._netdevs.renamed((attachment.vf,), steps)
                 await self._netdevs.reread((attachment.vf,))
-                del self._netdevs.awaited[attachment.vf]
+                self._netdevs.awaited.pop(attachment.vf, None)  # an ADD and a sweep may both wait for it
 
     def reasons_awaited(self) -> dict[PciAddress, str]:
         """Return why no pod gets the VFs that were taken back without their netdevs, until those have their names and settings again."""
