@@ -12,7 +12,7 @@ from ipaddress import ip_interface, ip_network
 from pathlib import Path
 from typing import Any
 
-from cni.host.chain import parse as parse_primary
+from cni import primary_configuration
 from cni.host.errors import CniError
 from cni.host.status import SUBNET_FILE, names_subnet
 from railnet.configuration import Configuration, load
@@ -191,7 +191,7 @@ def _primary_trouble(configuration: Configuration) -> str | None:
     root = configuration.host.root
     try:
         path = conflist.find_primary(root, configuration)
-        primary = parse_primary(read_below(root, path), path)
+        primary = primary_configuration.load(root, path)
     except (Misconfigured, OSError, ValueError):
         return None  # the daemon says it, and the conflist's findings
     except CniError as error:
