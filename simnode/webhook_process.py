@@ -3,6 +3,7 @@
 It needs no cluster: its certificate is in a folder, as cert-manager would keep it.
 """
 
+import os
 import resource
 import signal
 import subprocess
@@ -114,7 +115,7 @@ def running() -> Iterator[Webhook]:
 
 def _started(folder: Path, log: int) -> subprocess.Popen[bytes]:
     options = {
-        "config": folder / "none",
+        "config": Path(os.devnull),  # an absent file is refused
         "certificates": folder,
         "port": _PORT,
         "health-port": _HEALTH_PORT,
