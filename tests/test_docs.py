@@ -96,6 +96,18 @@ def test_tests_of_gangs_are_in_the_tier_of_their_column() -> None:
     assert {row[1].strip() for row in rows} == {"gates", "PodGroups", "both"}
 
 
+def test_tests_beside_other_software_are_in_the_tier_of_their_column() -> None:
+    page = (ROOT / "docs/testing.md").read_text()
+    section = page.partition("\n## Tests beside other software\n")[2].partition("\n## ")[0]
+    rows = [line.strip("|").split(" | ") for line in section.splitlines() if line.startswith("| ") and "`test_" in line]
+    unit, node = ({name for row in rows for name in re.findall(r"test_\w+", row[column])} for column in (2, 3))
+    folders = ("cni", "deviceplugin", "railnet")
+
+    assert rows
+    assert unit <= set().union(*(defined_tests(f"tests/{folder}/*test_*.py") for folder in folders))
+    assert node <= defined_tests("tests/node/test_*.py")
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_prose_repeats_the_noun(page: str) -> None:
     assert VAGUE.findall(prose(ROOT / page)) == []
