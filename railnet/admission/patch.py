@@ -68,7 +68,8 @@ def _container(document: Mapping[str, Any], additions: Additions) -> Iterator[Op
             yield from entries(resources, f"{path}/resources", "requests", quantity)
     host = additions.host
     added, replaced = (additions.variables, additions.replaced) if host is None else _with_host(additions, host)
-    variables = [{"name": variable.name, "value": variable.value} for variable in added]
+    # The API server leaves out a value that is empty.
+    variables = [{"name": variable.name, **({"value": variable.value} if variable.value else {})} for variable in added]
     if variables and not container.get("env"):
         yield add(f"{path}/env", variables)
     else:
