@@ -51,7 +51,7 @@ class KeptParts(Generic[_Part]):
         """Begin without parts."""
         self._parts: WeakKeyDictionary[_Part, ReferenceType[_Part]] = WeakKeyDictionary()
         self._shares = NamespaceShares()  # by the namespace that had the part first
-        self._gone: deque[tuple[str, int]] = deque()  # filled at any moment, by whoever drops the last reference
+        self._gone: deque[tuple[str, int]] = deque()  # the end of the last reference fills it, at any moment
 
     def keep(self, namespace: str, part: _Part, size: int) -> _Part | None:
         """Return the part that is equal and kept already, or else this one; None if the namespace may not have so many bytes more."""

@@ -99,7 +99,7 @@ def _is_sockets(value: str) -> bool:
 
 
 def _names_hcas(value: str) -> bool:
-    """Return whether a list of NCCL names certain HCAs: nobody knows the VF's name before the pod has it. A prefix without a number fits each HCA."""
+    """Return whether a list of NCCL names certain HCAs. The VF has a name only when the pod has it. A prefix without a number fits each HCA."""
     names = [name.partition(":")[0] for name in value.removeprefix("=").split(",")]
     return not value.startswith("^") and all(map(_NUMBERED.search, names))
 

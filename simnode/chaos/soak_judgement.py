@@ -48,7 +48,7 @@ class Soaked:
 
     Attributes:
         operations: how many steps of hostile tenants there were, by kind; those that the API server refused as a whole count.
-        violations: what was found wrong beside the jobs: an address in a slice that is nobody's to give, a program that ended.
+        violations: what was found wrong beside the jobs: an address in a slice that no node gave, a program that ended.
     """
 
     seed: int

@@ -98,9 +98,7 @@ async def failing_in_a_thread(end: asyncio.Event) -> None:
 
 @pytest.mark.parametrize("ending_seconds", [None, 0.01], ids=["it is awaited", "it outlives its time"])
 @pytest.mark.parametrize("in_thread", [False, True], ids=["task", "thread"])
-def test_error_of_work_whose_caller_was_cancelled_is_logged_by_nobody(
-    in_thread: bool, ending_seconds: float | None
-) -> None:
+def test_error_of_work_whose_caller_was_cancelled_is_not_logged(in_thread: bool, ending_seconds: float | None) -> None:
     """As when a daemon ends during a GC, whose plugins are stopped then."""
     reported: list[dict[str, Any]] = []
 

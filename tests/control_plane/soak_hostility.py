@@ -135,7 +135,7 @@ class HostileTenant:
         self.api.create(self._pods, pod)
 
     def foreign_addresses(self) -> None:
-        """Say to have addresses that are nobody's to give."""
+        """Say that the pod has addresses that no node gave."""
         for number, address in enumerate(("10.96.0.1", "8.8.8.8", "10.4.52.5")):
             labels = {NET1: "true", "railnet.io/job": "forged", "railnet.io/rank": str(number)}
             written = {ANNOTATION: network_status(address)} if number else {ADDRESS_ANNOTATION: f"{address}/24"}

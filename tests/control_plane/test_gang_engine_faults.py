@@ -30,7 +30,7 @@ from tests.control_plane.gang_cluster import (
     runs,
     seats,
 )
-from tests.control_plane.gang_engine_cluster import SECONDS, key_of, names_group, pod_group, webhook
+from tests.control_plane.gang_engine_cluster import SECONDS, grouping, key_of, pod_group
 from tests.control_plane.gang_jobs import GangJob
 from tests.control_plane.nodes import Nodes
 from tests.control_plane.proxy import Answer, ApiProxy, Passed, killed, none
@@ -43,8 +43,7 @@ URGENT = "/apis/scheduling.k8s.io/v1/priorityclasses"
 @pytest.fixture(scope="module", autouse=True)
 def engine(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Have Kubernetes' gangs, and pods of gangs that name a PodGroup."""
-    with server.serving_pod_groups(), webhook(server, tmp_path_factory.mktemp("webhook")):
-        wait_until(lambda: names_group(probe(server.api).object), SECONDS, "pods of gangs to name a PodGroup")
+    with server.serving_pod_groups(), grouping(server, tmp_path_factory.mktemp("webhook")):
         yield
 
 

@@ -1,4 +1,4 @@
-"""A rail is lost when its VF is not where its record says, and while nobody works on the sandbox."""
+"""A rail is lost when its VF is not where its record says, and no request works on the sandbox."""
 
 from dataclasses import replace
 

@@ -197,7 +197,7 @@ def test_cancelled_caller_cancels_the_reads_of_cards() -> None:
     assert ended == ["one"]
 
 
-def test_error_of_a_card_whose_caller_was_cancelled_is_logged_by_nobody() -> None:
+def test_error_of_a_card_whose_caller_was_cancelled_is_not_logged() -> None:
     reported: list[dict[str, Any]] = []
 
     async def failing() -> None:
