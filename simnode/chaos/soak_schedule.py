@@ -1,6 +1,7 @@
 """The schedule of a soak, which follows from its seed alone: what hostile tenants do, and what fails. Pure: `tests/control_plane/soak` executes it."""
 
 import random
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeVar
 
 Hostility = Literal[
@@ -21,9 +22,13 @@ Hostility = Literal[
     "min-available beyond the job",
     "gang larger than a leaf",
     "foreign seats",
+    "rail renamed and set down",
     "sweep",
 ]
 """What a hostile tenant does in one step; `sweep` deletes what it has made, so that its quota permits more."""
+
+NodeFault = Literal["daemon killed", "daemon replaced", "containerd restarted", "kubelet restarted"]
+"""What happens to the real node."""
 
 Fault = Literal["leader killed", "API server slow", "API server away", "writes refused", "webhook flooded"]
 
@@ -55,7 +60,16 @@ FAULTS: dict[Fault, int] = {
     "writes refused": 2,
     "webhook flooded": 2,
 }
-_Kind = TypeVar("_Kind", Hostility, Fault)
+NODE_HOSTILITIES: dict[Hostility, int] = {"rail renamed and set down": 3}
+"""What comes beside the others where there is a real node."""
+
+NODE_FAULTS: dict[NodeFault, int] = {
+    "daemon killed": 2,
+    "daemon replaced": 1,
+    "containerd restarted": 1,
+    "kubelet restarted": 1,
+}
+_Kind = TypeVar("_Kind")
 
 
 class Step(NamedTuple):
@@ -69,27 +83,30 @@ class Step(NamedTuple):
 class Trouble(NamedTuple):
     """A fault, for how many seconds it lasts, and how many pass before the next one."""
 
-    kind: Fault
+    kind: Fault | NodeFault
     seconds: float
     pause: float
 
 
-def step(seed: int, number: int, tenants: int) -> Step:
+def step(seed: int, number: int, tenants: int, *, real_node: bool = False) -> Step:
     """Return a step of one of so many hostile tenants."""
     choice = _choice(f"{seed}/hostile/{number}")
-    return Step(number, _drawn(choice, HOSTILITIES), choice.randrange(tenants))
+    kinds = [*HOSTILITIES.items(), *(NODE_HOSTILITIES.items() if real_node else ())]
+    return Step(number, _drawn(choice, kinds), choice.randrange(tenants))
 
 
-def trouble(seed: int, number: int) -> Trouble:
+def trouble(seed: int, number: int, *, real_node: bool = False) -> Trouble:
     """Return a fault. It is shorter than the time in which a leader that cannot renew its Lease ends, or longer."""
     choice = _choice(f"{seed}/fault/{number}")
-    return Trouble(_drawn(choice, FAULTS), choice.uniform(2, 12), choice.uniform(5, 20))
+    kinds: list[tuple[Fault | NodeFault, int]] = [*FAULTS.items(), *(NODE_FAULTS.items() if real_node else ())]
+    return Trouble(_drawn(choice, kinds), choice.uniform(2, 12), choice.uniform(5, 20))
 
 
 def _choice(of: str) -> random.Random:
     return random.Random(of)  # noqa: S311 - reproducible
 
 
-def _drawn(choice: random.Random, weights: dict[_Kind, int]) -> _Kind:
-    (kind,) = choice.choices(list(weights), list(weights.values()))
+def _drawn(choice: random.Random, kinds: Sequence[tuple[_Kind, int]]) -> _Kind:
+    """Return one of the kinds, of which each comes as often as its number says."""
+    (kind,) = choice.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])
     return kind

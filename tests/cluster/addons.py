@@ -27,11 +27,18 @@ _DNS_VALUES = {
 
 def write_images(folder: Path) -> list[Path]:
     """Write the images of all that is here into a folder; return their archives."""
-    archives = []
-    for image in (_flannel(), _flannel_plugin(), images.of_program(_COREDNS, "coredns", "coredns")):
-        archives.append(folder / f"{image.name.rpartition('/')[2]}.tar")
-        image.write(archives[-1])
-    return archives
+    return [*write_flannel_images(folder), _write(folder, images.of_program(_COREDNS, "coredns", "coredns"))]
+
+
+def write_flannel_images(folder: Path) -> list[Path]:
+    """Write the images of flannel's DaemonSet into a folder; return their archives."""
+    return [_write(folder, _flannel()), _write(folder, _flannel_plugin())]
+
+
+def _write(folder: Path, image: Image) -> Path:
+    archive = folder / f"{image.name.rpartition('/')[2]}.tar"
+    image.write(archive)
+    return archive
 
 
 def apply_flannel(kubectl: Kubectl) -> None:

@@ -20,7 +20,16 @@ def used(program: Program) -> Used:
     """Read what a program's process has taken so far."""
     if program.process is None:
         raise RuntimeError(f"{program.name} does not run")
-    folder = Path(f"/proc/{program.process.pid}")
+    return used_by(program.process.pid)
+
+
+def used_by(process: int) -> Used:
+    """Read what a process has taken so far.
+
+    Raises:
+        OSError, IndexError: the process has ended.
+    """
+    folder = Path(f"/proc/{process}")
     status = (folder / "status").read_text()
     now, most = (int(re.findall(rf"{key}:\s+(\d+)", status)[0]) >> 10 for key in ("VmRSS", "VmHWM"))
     user, system = (folder / "stat").read_text().rpartition(")")[2].split()[11:13]

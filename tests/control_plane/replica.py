@@ -31,7 +31,7 @@ class Replica:
 
     def __init__(self, server: ApiServer, folder: Path, number: int = 0, options: Sequence[str] = ()) -> None:
         """Find the API server as a pod of the Deployment does; each replica has another `number`. `options` are its further ones."""
-        self.port, self._health_port = 8443 + number, 8080 + number
+        self.port, self._health_port = 8443 + number, 8180 + number  # 8081 is flanneld's, on a real node
         self._account = Account(server, folder / f"account-{number}", NAME)
         self._config = folder / f"node-{number}.yaml"
         self.configuration: JsonObject = {}

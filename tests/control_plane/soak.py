@@ -1,7 +1,8 @@
 """The soak of the services: well-behaved tenants alone, then beside hostile ones, under the same faults. `scripts/soak` runs it.
 
 `soak_schedule` decides what happens, `soak_hostility` and `soak_faults` do it, `soak_jobs` has the well-behaved tenants, `soak_judgement` judges.
-The control plane, the webhook and the controllers are real. The nodes are kwok's: no pod's program runs, and no daemon.
+The control plane, the webhook and the controllers are real. The nodes are kwok's: no pod's program runs, and no daemon. `--real-node` adds a
+real one with well-behaved jobs of its own, and faults of its programs.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from simnode.chaos import soak_schedule
 from simnode.chaos.soak_judgement import JobLife, Soaked, rendered, summary
 from tests.cluster.chart import ENABLED, GANGS
 from tests.cluster.process import wait_until
+from tests.control_plane import soak_node, soak_node_jobs
 from tests.control_plane.api import Api, JsonObject
 from tests.control_plane.cluster import Cluster
 from tests.control_plane.controllers import Controllers
@@ -34,6 +36,7 @@ from tests.control_plane.server import ApiServer
 from tests.control_plane.soak_faults import Faults
 from tests.control_plane.soak_hostility import PORTS, HostileTenant
 from tests.control_plane.soak_jobs import NETWORK, STICKY_NETWORK, tenants
+from tests.control_plane.soak_node import RealNode
 
 MINUTES = 30.0
 _ALONE = 0.25  # of the time
@@ -53,21 +56,23 @@ _VALUES = {
     **GANGS,
     "webhook": {**ENABLED, "hostNetwork": ENABLED},
     "controllers": {**ENABLED, "stickyAddresses": {**ENABLED, "network": STICKY_NETWORK, "range": _RANGE}},
+    "node": {"configuration": soak_node.CONFIGURATION},  # of the real node: no other one has a daemon
 }
 _OPTIONS = ("--gangs", f"--host-ports={PORTS[0]}-{PORTS[-1]}")
 _LEAVES, _LEAF_NODES, _VFS = 5, 3, 8
 
 
 class Services(NamedTuple):
-    """What is soaked: two replicas of the webhook, and a leader behind a proxy."""
+    """What is soaked: two replicas of the webhook, a leader behind a proxy, and perhaps a real node."""
 
     webhook: Cluster
     leader: Controllers
     proxy: ApiProxy
+    node: RealNode | None
 
 
 @contextmanager
-def services(server: ApiServer, files: Path) -> Iterator[Services]:
+def services(server: ApiServer, files: Path, *, real_node: bool = False) -> Iterator[Services]:
     """Have all services, which are ready, and nodes."""
     nodes = [node for number in range(_LEAVES) for node in leaf(f"leaf-{number}", _LEAF_NODES, _VFS)]
     with ExitStack() as ending:
@@ -84,13 +89,16 @@ def services(server: ApiServer, files: Path) -> Iterator[Services]:
         ending.callback(leader.stop)
         leader.start(proxy, hasty=False)
         leader.wait()
-        yield Services(webhook, leader, proxy)
+        node = ending.enter_context(RealNode(server)) if real_node else None
+        if node is not None:
+            node.join(_VALUES)
+        yield Services(webhook, leader, proxy, node)
 
 
-def soak(server: ApiServer, files: Path, seed: int, minutes: float) -> Soaked:
+def soak(server: ApiServer, files: Path, seed: int, minutes: float, *, real_node: bool = False) -> Soaked:
     """Soak, and return what was observed."""
     soaked = Soaked(seed)
-    with services(server, files) as soaking:
+    with services(server, files, real_node=real_node) as soaking:
         plane = server.plane
         programs = {
             **{f"webhook {number}": replica.program for number, replica in enumerate(soaking.webhook.replicas)},
@@ -100,17 +108,20 @@ def soak(server: ApiServer, files: Path, seed: int, minutes: float) -> Soaked:
             "controller manager": plane.controllers,
         }
         good, hostile = tenants(server), [HostileTenant(server, namespace) for namespace in _HOSTILE]
-        faults = Faults(soaking.leader, soaking.proxy, programs, soaked)
+        good += soak_node_jobs.tenants(server) if real_node else []
+        faults = Faults(soaking.leader, soaking.proxy, programs, soaked, soaking.node)
         ended, beside = threading.Event(), threading.Event()
         take: Callable[[JobLife], None] = soaked.lives.append
         runs = [
             faults.run,
-            lambda ended: _hostilities(hostile, soaked, ended, beside),
+            lambda ended: _hostilities(hostile, soaked, ended, beside, real_node=real_node),
             lambda ended: _addresses(server.api.another(), soaked, ended),
             *(lambda ended, tenant=tenant: tenant.run(ended, beside, take) for tenant in good),
         ]
         _together(runs, ended, beside, 60 * minutes, soaked)
         _services_without_ports(server.api, soaked)
+        if soaking.node is not None:
+            soaked.violations += [f"left on the real node: {what}" for what in soaking.node.left_over()]
     for namespace in (*(tenant.namespace for tenant in good), *_HOSTILE):
         server.api.delete(f"/api/v1/namespaces/{namespace}")
     return soaked
@@ -152,13 +163,15 @@ def _pass(seconds: float, soaked: Soaked, how: str) -> None:
         sys.stderr.flush()
 
 
-def _hostilities(hostile: list[HostileTenant], soaked: Soaked, ended: threading.Event, beside: threading.Event) -> None:
+def _hostilities(
+    hostile: list[HostileTenant], soaked: Soaked, ended: threading.Event, beside: threading.Event, *, real_node: bool
+) -> None:
     """Have the hostile tenants act one after the other, until `ended` is set."""
     while not beside.wait(_PAUSE_SECONDS):
         if ended.is_set():
             return
     for number in count():
-        step = soak_schedule.step(soaked.seed, number, len(hostile))
+        step = soak_schedule.step(soaked.seed, number, len(hostile), real_node=real_node)
         hostile[step.tenant].act(step.kind)
         soaked.operations[step.kind] += 1
         if ended.wait(_PAUSE_SECONDS):
@@ -206,6 +219,9 @@ def main(arguments: list[str]) -> int:
         default=0,
         help="in place of all that: so many pods of one tenant, as costly as they can be",
     )
+    parser.add_argument(
+        "--real-node", action="store_true", help="a real node beside those of kwok, with jobs and faults"
+    )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     asked = parser.parse_args(arguments)
     with ApiServer() as server, tempfile.TemporaryDirectory() as folder:
@@ -214,7 +230,7 @@ def main(arguments: list[str]) -> int:
             sys.stdout.write(f"{found}\n")
             return 1 if found.missed() else 0
         sys.stderr.write(f"  seed {asked.seed} …\n")
-        figures = summary(soak(server, Path(folder), asked.seed, asked.minutes))
+        figures = summary(soak(server, Path(folder), asked.seed, asked.minutes, real_node=asked.real_node))
     sys.stdout.write((json.dumps(figures, indent=2) if asked.json else "\n".join(rendered(figures))) + "\n")
     return 1 if figures["violations"] else 0
 

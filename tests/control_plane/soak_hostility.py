@@ -11,13 +11,14 @@ from railnet.jobs.gang_recogniser import PLACEMENT
 from railnet.jobs.railnet_labels import NAMES, NET1
 from railnet.objects.network_status import ANNOTATION
 from railnet.vf.permitted_networks import ADDRESS_ANNOTATION, STICKY_ANNOTATION
-from simnode.chaos.soak_schedule import HOSTILITIES, Hostility
+from simnode.chaos.soak_schedule import HOSTILITIES, NODE_HOSTILITIES, Hostility
 from tests.control_plane.api import JsonObject
 from tests.control_plane.gang_cluster import required
 from tests.control_plane.gang_jobs import CONSTRAINT, GROUP
 from tests.control_plane.host_ports import a_pod, job, with_host_ports
 from tests.control_plane.server import ApiServer
 from tests.control_plane.soak_jobs import NAMESPACES
+from tests.control_plane.soak_node_jobs import renaming_pod
 from tests.railnet.controllers.builders import network_status
 
 QUOTA = {"pods": "120", "count/jobs.batch": "60", "requests.rdma/ib_vf": "24"}
@@ -195,6 +196,10 @@ class HostileTenant:
             patch = {"metadata": {"annotations": {PLACEMENT: json.dumps(place)}, "labels": _gang("seats")}}
             self.api.merge(f"{self._pods}/{pod['metadata']['name']}", patch)
 
+    def renamed_rail(self) -> None:
+        """Create a pod on the real node that gives its VF another name, and ends."""
+        self.pod(spec=renaming_pod())
+
     def sweep(self) -> None:
         """Delete everything."""
         self.api.delete(f"{self._jobs}?propagationPolicy=Background")
@@ -223,6 +228,7 @@ _ACTS: Mapping[Hostility, Callable[[HostileTenant], None]] = {
     "min-available beyond the job": HostileTenant.larger_than_job,
     "gang larger than a leaf": HostileTenant.larger_than_leaf,
     "foreign seats": HostileTenant.foreign_seats,
+    "rail renamed and set down": HostileTenant.renamed_rail,
     "sweep": HostileTenant.sweep,
 }
-assert _ACTS.keys() == HOSTILITIES.keys()
+assert _ACTS.keys() == {*HOSTILITIES, *NODE_HOSTILITIES}

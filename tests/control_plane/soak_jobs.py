@@ -21,9 +21,6 @@ from tests.railnet.controllers.builders import network_status
 
 NAMESPACES = ("good-gang", "good-names", "good-sticky", "good-ports")
 NETWORK, STICKY_NETWORK = "default", "staying"
-_MEMBERS = 3
-_GANG = 4
-_LIFE_SECONDS = 4.0
 _LOOK_SECONDS = 0.2
 _MOST_SECONDS = 240.0  # a job that has not what it asks for by then never has it
 _VFS = {"rdma/ib_vf": "1"}
@@ -38,6 +35,8 @@ class Tenant:
 
     kind = ""
     resource = "/apis/batch/v1", "jobs"
+    members = 3
+    life_seconds = 4.0
 
     def __init__(self, server: ApiServer, namespace: str) -> None:
         """Make its namespace."""
@@ -95,7 +94,7 @@ class Tenant:
         self.disturb(name)
         began = time.monotonic()
         held = first
-        while time.monotonic() - began < _LIFE_SECONDS:
+        while time.monotonic() - began < self.life_seconds:
             held = self.held(name)
             yield from (
                 f"{pod} had {first[pod]}, and then {what}" for pod, what in held.items() if first.get(pod) != what
@@ -135,15 +134,16 @@ class GangTenant(Tenant):
     """Has gangs, each in one leaf."""
 
     kind = "gang"
+    members = 4
 
     def body(self, name: str) -> JsonObject:
         """Return a Job that is one gang."""
-        return GangJob(self._server, name, _GANG, required(), namespace=self.namespace).body()
+        return GangJob(self._server, name, self.members, required(), namespace=self.namespace).body()
 
     def held(self, name: str) -> Held:
         """Return the node of each pod, when all run."""
         pods = {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in self.pods(name) if runs(pod)}
-        return pods if len(pods) == _GANG else {}
+        return pods if len(pods) == self.members else {}
 
 
 class NamesTenant(Tenant):
@@ -158,7 +158,7 @@ class NamesTenant(Tenant):
 
     def body(self, name: str) -> JsonObject:
         """Return an Indexed Job."""
-        own = {"completions": _MEMBERS, "parallelism": _MEMBERS, "completionMode": "Indexed"}
+        own = {"completions": self.members, "parallelism": self.members, "completionMode": "Indexed"}
         spec = {"restartPolicy": "Never", "containers": [_CONTAINER]}
         template = {"metadata": {"labels": {NET1: "true", "of": name}}, "spec": spec}
         return {"metadata": {"name": name}, "spec": {**own, "template": template}}
@@ -172,7 +172,7 @@ class NamesTenant(Tenant):
                 self.attach(pod, f"10.56.{number // 250 % 250}.{number % 250 + 1}")
         of_job = {pod["metadata"]["name"] for pod in pods}
         held = {pod: address for pod, address in self.names().items() if pod in of_job}
-        return held if len(held) == _MEMBERS else {}
+        return held if len(held) == self.members else {}
 
 
 class StickyTenant(Tenant):
@@ -183,7 +183,7 @@ class StickyTenant(Tenant):
 
     def body(self, name: str) -> JsonObject:
         """Return a StatefulSet."""
-        own = {"replicas": _MEMBERS, "podManagementPolicy": "Parallel", "serviceName": name}
+        own = {"replicas": self.members, "podManagementPolicy": "Parallel", "serviceName": name}
         metadata = {"labels": {NET1: "true", "of": name}, "annotations": {STICKY_ANNOTATION: "true"}}
         template = {"metadata": metadata, "spec": {"containers": [_CONTAINER]}}
         spec = {**own, "selector": {"matchLabels": {"of": name}}, "template": template}
@@ -197,7 +197,9 @@ class StickyTenant(Tenant):
             if ADDRESS_ANNOTATION in annotations(pod)
         }
         names = self.names()
-        whole = len(given) == _MEMBERS and all(names.get(pod) == text.partition("/")[0] for pod, text in given.items())
+        whole = len(given) == self.members and all(
+            names.get(pod) == text.partition("/")[0] for pod, text in given.items()
+        )
         return given if whole else {}
 
     def disturb(self, name: str) -> None:
@@ -210,10 +212,13 @@ class PortsTenant(Tenant):
 
     kind = "ports"
 
+    def pod(self, name: str, labels: JsonObject) -> JsonObject:
+        """Return a pod."""
+        return a_pod(name, labels=labels)
+
     def _create(self, name: str) -> None:
-        for index in range(_MEMBERS):
-            labels = {**job(name, index), "of": name}
-            pod = a_pod(f"{name}-worker-{index}", labels=labels)
+        for index in range(self.members):
+            pod = self.pod(f"{name}-worker-{index}", {**job(name, index), "of": name})
             began = time.monotonic()
             while self._api.create(self._pods, pod).status not in (http.client.CREATED, http.client.CONFLICT):
                 if time.monotonic() - began > _MOST_SECONDS:
@@ -223,7 +228,7 @@ class PortsTenant(Tenant):
     def held(self, name: str) -> Held:
         """Return the port of each pod, when all run."""
         given = {pod["metadata"]["name"]: annotations(pod).get(HOST_PORT, "") for pod in self.pods(name) if runs(pod)}
-        return given if len(set(given.values()) - {""}) == _MEMBERS else {}
+        return given if len(set(given.values()) - {""}) == self.members else {}
 
     def _remove(self, name: str) -> None:
         for pod in self.pods(name):
