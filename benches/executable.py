@@ -26,6 +26,7 @@ ROUNDS = 200
 WARM_UP = 10
 HOSTS_INTERPRETER = "/usr/bin/python3"
 PLUGIN = "/opt/cni/bin/railnet"
+BUNDLES = "/opt/cni/bin/.railnet"
 RESULT = b'{"cniVersion": "1.0.0", "interfaces": [], "ips": [{"address": "10.244.3.2/24"}], "routes": [], "dns": {}}\n'
 
 
@@ -102,7 +103,7 @@ def measure(conf: Path) -> dict[str, list[float]]:
     }
     programs = {
         "host": [HOSTS_INTERPRETER, python_bundle.FLAGS, "/run/empty.py"],
-        "bundle": [python_bundle.interpreter(installed().name), python_bundle.FLAGS, "/run/empty.py"],
+        "bundle": [python_bundle.interpreter(BUNDLES, installed().name), python_bundle.FLAGS, "/run/empty.py"],
         "railnet": [PLUGIN],
     }
     times: dict[str, list[float]] = {name: [] for name in programs}
@@ -116,7 +117,7 @@ def measure(conf: Path) -> dict[str, list[float]]:
 
 def installed() -> Path:
     """Return the folder of the bundle on this node."""
-    (version,) = Path(python_bundle.FOLDER).iterdir()
+    (version,) = Path(BUNDLES).iterdir()
     return version
 
 

@@ -14,7 +14,7 @@ from cni.host import chain, lock
 from cni.host.chain import Exec, ExecOutput
 from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.flannel_state_backup import KeptState, keep
-from railnet.kernel.files import below
+from railnet.kernel.files import followed
 from railnet.kernel.processes.host_process import Stopped, Terms, execute
 from railnet.vf.record import SandboxPod
 
@@ -116,7 +116,8 @@ def _output(root: Path, program: str, environ: dict[str, str], stdin: bytes, ter
 
 def _find(plugin: str, path: str, root: Path) -> str | None:
     candidates = (f"{folder}/{plugin}" for folder in path.split(":") if folder)
-    return next((candidate for candidate in candidates if below(root, candidate).is_file()), None)
+    # K3s' plugins are links with absolute targets (k3s-io/k3s, cmd/k3s/main.go, extract).
+    return next((candidate for candidate in candidates if followed(root, candidate).is_file()), None)
 
 
 def _environ(step: Exec, attachment: CniAttachment, path: str) -> dict[str, str]:

@@ -63,16 +63,15 @@ async def read(conf: NetConf, root: Path, command: str = "") -> Primary:
             raise CniError(TRY_AGAIN, f"the primary configuration {path} is {error.strerror}") from None
         raise chain.unreadable(path, error) from None
     look = command == ADD and appended_plugins.may_repeat(primary, conf.omit)
-    return appended_plugins.run_once(primary, conf.omit, await _railnets_own(root) if look else None)
+    return appended_plugins.run_once(primary, conf.omit, await _railnets_own(root, conf.conflist) if look else None)
 
 
-async def _railnets_own(root: Path) -> bytes | None:
+async def _railnets_own(root: Path, path: str) -> bytes | None:
     """Read Railnet's configuration as it is on the host now; None if it cannot be read."""
-    path = appended_plugins.FILE
     try:
         content: bytes = await read_in_time(path, partial(read_below, root, path))
-    except OSError as error:
-        if is_own_shortage(error):
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        if isinstance(error, OSError) and is_own_shortage(error):
             raise
         return None
     return content

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from cni.host.chain import OURSELVES
-from cni.host.netconf import DEFAULT_DEVICE_PLUGINS
+from cni.host.netconf import DEFAULT_CONFLIST, DEFAULT_DEVICE_PLUGINS
 from deviceplugin.pool_selection import DEFAULT, LinkType, Pool, Selector, link_layers
 from railnet.configuration_path import DEFAULT_PATH
 from railnet.errors import Misconfigured
@@ -64,15 +64,20 @@ _MOST_BYTES = (
     4 << 20
 )  # the most characters that `strict_yaml` takes, of four bytes each; a device would be read without end
 _PLUGIN = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]*")
+# The executable's first line names its interpreter below this folder: the kernel reads 255 bytes of it (BINPRM_BUF_SIZE, Linux 5.1), and
+# ends the path at white space (fs/binfmt_script.c). CNI_PATH has ':' between folders.
+_LONGEST_PLUGIN_FOLDER = 160
+_PLUGIN_FOLDER_TEXT = re.compile(rf"/[!-9;-~]{{0,{_LONGEST_PLUGIN_FOLDER - 1}}}")
 
 
 @dataclass(frozen=True, slots=True)
 class HostConfiguration:
     """Paths of the host's files.
 
-    `root` is the host's mount namespace. `kubelet`, its root folder, `cri`, the runtime's socket, and `flannel` are paths in that
-    namespace; a `flannel` that is absent there is looked for in the daemon's own. The other paths are in the daemon's mount namespace.
+    `root` is the host's mount namespace. `kubelet`, its root folder, `cri`, the runtime's socket, `cni_conf`, `cni_bin` and `flannel` are
+    paths in that namespace; a `flannel` that is absent there is looked for in the daemon's own. The other paths are in the daemon's mount namespace.
     A `kubelet` of None is where the running kubelet says. `device_plugins` has the same path for every kubelet.
+    `cni_conf` is the folder in which the runtime looks for CNI configurations, `cni_bin` the one in which it looks for plugins.
     """
 
     sysfs: Path = Path("/sys")
@@ -81,6 +86,8 @@ class HostConfiguration:
     flannel: Path = Path("/run/flannel/subnet.env")
     root: Path = Path("/proc/1/root")
     cri: Path = Path("/run/containerd/containerd.sock")
+    cni_conf: Path = Path(DEFAULT_CONFLIST).parent
+    cni_bin: Path = Path("/opt/cni/bin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,15 +255,26 @@ def _read_ipam(value: Any, path: str) -> NetworkIpam:
     return PluginIpam(value)
 
 
+def _plugin_folder(value: Any) -> Path:
+    if not isinstance(value, str) or _PLUGIN_FOLDER_TEXT.fullmatch(value) is None:
+        raise ValueError(value)
+    return Path(value)
+
+
 # One table for each object of the document: its keys, and the reader of each key's value.
 
 _CONFLIST = Scalar("auto, or the absolute path of a CNI configuration", lambda value: str(ABSOLUTE_PATH.convert(value)))
 _FOLDER_OR_AUTO = Scalar("auto, or an absolute path", ABSOLUTE_PATH.convert)
+_PLUGIN_FOLDER = Scalar(
+    f"an absolute path of at most {_LONGEST_PLUGIN_FOLDER} characters without white space and ':'", _plugin_folder
+)
 _HOST = an_object(
     HostConfiguration,
     {
         **dict.fromkeys(("sysfs", "devicePlugins", "flannel", "root", "cri"), ABSOLUTE_PATH),
         "kubelet": word_or("auto", None, _FOLDER_OR_AUTO),
+        "cniConf": ABSOLUTE_PATH,
+        "cniBin": _PLUGIN_FOLDER,
     },
 )
 _SELECT = an_object(

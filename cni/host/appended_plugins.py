@@ -12,7 +12,7 @@ TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it fo
 if TYPE_CHECKING:
     from cni.host.json_object import JsonObject
 
-FILE = "/etc/cni/net.d/00-railnet.conflist"
+_WHAT = "Railnet's configuration"
 # No program appends these by itself: who has two of them wants two (containernetworking/plugins, plugins/meta).
 REFERENCE_TYPES = frozenset(("bandwidth", "firewall", "portmap", "sbr", "tuning", "vrf"))
 
@@ -23,11 +23,11 @@ def after_railnet(raw: bytes) -> "list[JsonObject]":
     Raises:
         CniError: it is no list with Railnet's plugin.
     """
-    plugins = load_object(raw, FILE).get("plugins")
+    plugins = load_object(raw, _WHAT).get("plugins")
     objects = [plugin for plugin in plugins if isinstance(plugin, dict)] if isinstance(plugins, list) else []
     others = [plugin for plugin in objects if plugin.get("type") != chain.OURSELVES]
     if len(others) == len(objects):
-        raise CniError(CONFIGURATION, f"{FILE} has no plugin {chain.OURSELVES!r}")
+        raise CniError(CONFIGURATION, f"{_WHAT} has no plugin {chain.OURSELVES!r}")
     return others
 
 
@@ -52,7 +52,7 @@ def _by_others(raw: bytes) -> "list[JsonObject]":
     """
     appended = after_railnet(raw)
     copies: list[str] = []
-    for plugin in load_object(raw, FILE)["plugins"]:
+    for plugin in load_object(raw, _WHAT)["plugins"]:
         if isinstance(plugin, dict) and plugin.get("type") == chain.OURSELVES:
             copies += plugin["copies"] if isinstance(plugin.get("copies"), dict) else ()
     return [plugin for plugin in appended if plugin.get("type") not in copies]
@@ -63,12 +63,12 @@ def may_repeat(primary: "chain.Primary", omit: "list[str]") -> bool:
     return any(not _is_reference(plugin) and plugin["type"] not in omit for plugin in primary.plugins[1:])
 
 
-def on_host() -> bytes | None:
+def on_host(path: str) -> bytes | None:
     """Read Railnet's configuration on the host's disk; None if it cannot be read."""
     try:
-        with open(FILE, "rb") as file:  # pathlib takes longer to import than this module may
+        with open(path, "rb") as file:  # pathlib takes longer to import than this module may
             return file.read()
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a NUL in the path
         return None
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 SUPPORTED_VERSIONS = ("0.3.1", "0.4.0", "1.0.0", "1.1.0")
 _SINCE = {CHECK: CHECK_SINCE, GC: STATUS_AND_GC_SINCE, STATUS: STATUS_AND_GC_SINCE}
 DEFAULT_RESOURCES = ["rdma/ib_vf"]
+DEFAULT_CONFLIST = "/etc/cni/net.d/00-railnet.conflist"  # the folder is the default of containerd and CRI-O
 # A constant of kubelet, whatever its --root-dir (k8s.io/kubelet, pkg/apis/deviceplugin/v1beta1/constants.go, DevicePluginPath).
 DEFAULT_DEVICE_PLUGINS = "/var/lib/kubelet/device-plugins"
 MAX_SECONDS = 3600
@@ -25,8 +26,8 @@ class NetConf:
     """One parsed configuration.
 
     `primary` is the path of the primary's configuration; `omit` are the types of its plugins that the runtime runs after
-    Railnet (`cni.host.appended_plugins`). `device_plugins` is the folder of kubelet's checkpoint. `resources` are the extended resources
-    whose devices are rails.
+    Railnet (`cni.host.appended_plugins`), and `conflist` is the path of Railnet's own configuration, which names them.
+    `device_plugins` is the folder of kubelet's checkpoint. `resources` are the extended resources whose devices are rails.
     `seconds` has the two time limits that the slow lane needs. `runtime_config` is what the runtime passed for our
     capabilities. `annotations` are the pod's, if the runtime passes them (containerd and CRI-O do). For GC, `valid` has the
     keys of the valid attachments (`Environment.key`), and `attachments` the runtime's own list, to be passed on unchanged.
@@ -35,6 +36,7 @@ class NetConf:
     __slots__ = (
         "annotations",
         "attachments",
+        "conflist",
         "device_plugins",
         "omit",
         "prev_result",
@@ -51,6 +53,7 @@ class NetConf:
         self.version = version
         self.primary = conf["primary"]
         self.omit = conf.get("omit", [])
+        self.conflist = conf.get("conflist", DEFAULT_CONFLIST)
         self.resources = conf.get("resources", DEFAULT_RESOURCES)
         self.device_plugins = conf.get("devicePlugins", DEFAULT_DEVICE_PLUGINS)
         self.seconds = {**DEFAULT_SECONDS, **conf.get("seconds", {})}
@@ -93,6 +96,7 @@ def parse(stdin: bytes, command: str = ADD) -> NetConf:
     _check(conf, "primary", isinstance(conf.get("primary"), str), "the path of the primary's CNI configuration")
     _check(conf, "resources", _strings(conf.get("resources", [])), "a list of extended resource names")
     _check(conf, "omit", _strings(conf.get("omit", [])), "a list of plugin types")
+    _check(conf, "conflist", isinstance(conf.get("conflist", ""), str), "the path of Railnet's CNI configuration")
     _check(conf, "devicePlugins", isinstance(conf.get("devicePlugins", ""), str), "kubelet's folder of device plugins")
     _check(conf, "seconds", _numbers(conf.get("seconds", {})), 'an object like {"daemon": 5, "delegate": 30}')
     _check(conf, "runtimeConfig", isinstance(conf.get("runtimeConfig") or {}, dict), "an object")

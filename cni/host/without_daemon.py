@@ -219,7 +219,7 @@ def _steps(command: str, conf: NetConf) -> "Generator[chain.Exec, chain.ExecOutp
 def _primary(command: str, conf: NetConf) -> chain.Primary:
     primary = chain.load(conf.primary, conf.version)
     look = command == ADD and appended_plugins.may_repeat(primary, conf.omit)
-    return appended_plugins.run_once(primary, conf.omit, appended_plugins.on_host() if look else None)
+    return appended_plugins.run_once(primary, conf.omit, appended_plugins.on_host(conf.conflist) if look else None)
 
 
 def _check_that_pods_are_known(conf: NetConf) -> None:

@@ -27,7 +27,6 @@ from cni.sandbox_locks import PerKey
 from railnet.configuration import Configuration
 from railnet.daemon import allocated_vfs
 from railnet.daemon.rail_memory_file import RailKeeper
-from railnet.install.executable_location import EXECUTABLE
 from railnet.kernel.boot import boot_id
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.vf_table import VfTable
@@ -103,7 +102,7 @@ def compose(configuration: Configuration, sysfs: Sysfs, table: VfTable, took_bac
     primary_gc = PrimaryGc(
         root=root,
         cri_socket=configuration.host.cri,
-        cni_path=str(Path(EXECUTABLE).parent),
+        cni_path=str(configuration.host.cni_bin),
         # An ADD that is interrupted at its deadline is undone after it, by delegates with a time limit of their own.
         add_seconds=timeouts.add + timeouts.delegate,
         delegates=delegates,

@@ -50,6 +50,7 @@ from railnet.daemon.single_instance import alone
 from railnet.daemon.threads import Threads
 from railnet.errors import Misconfigured, NoAddress
 from railnet.health_server import Health, Pages
+from railnet.install import former_folders
 from railnet.kernel.inventory import inventory
 from railnet.kernel.netlink import rdma_netns_mode
 from railnet.kernel.sysfs.functions import Sysfs
@@ -93,7 +94,8 @@ async def run(configuration: Configuration, health_port: int, restarts: int) -> 
     """
     health = Health()
     async with health.serving(health_port), alone(health):
-        await _own(configuration, ConflistKeeper(configuration), health, restarts)
+        keeper = ConflistKeeper(configuration, partial(former_folders.leave, configuration.host))
+        await _own(configuration, keeper, health, restarts)
 
 
 async def uninstall(configuration: Configuration, health_port: int, restarts: int, *, stay: bool) -> bool:
@@ -109,7 +111,7 @@ async def uninstall(configuration: Configuration, health_port: int, restarts: in
     """
     from railnet.install.uninstaller import Leaving  # noqa: PLC0415 - what copies a Python is not for a daemon that serves
 
-    health, leaving = Health(), Leaving(configuration.host.root)
+    health, leaving = Health(), Leaving(configuration.host)
     async with health.serving(health_port):
         async with alone(health):
             leaving.deactivate()

@@ -14,21 +14,57 @@ from cni.host.chain import NEWEST_WITHOUT_LISTS, OURSELVES, Primary, parse
 from cni.host.errors import CONFIGURATION, CniError
 from cni.host.json_object import load_object
 from cni.host.multus_circle import LeadsBack
-from cni.host.netconf import SUPPORTED_VERSIONS
+from cni.host.netconf import DEFAULT_CONFLIST, SUPPORTED_VERSIONS
 from cni.host.result_version_conversion import chosen
 from cni.primary_configuration import read_folder
-from railnet.configuration import Configuration
+from railnet.configuration import Configuration, HostConfiguration
 from railnet.daemon import foreign_plugins, multus_default_network
 from railnet.daemon.foreign_plugins import ForeignPlugins, Plugin, appended_to_copy, elsewhere, is_runnable
 from railnet.errors import Misconfigured
-from railnet.kernel.files import below, read_below
+from railnet.kernel.files import followed, read_below
 
-FOLDER = "/etc/cni/net.d"
 NAME = "00-railnet.conflist"
 _LISTED_VERSIONS = ["1.0.0", "1.1.0"]
 # No content can be read from a file of another kind, nor through such a link; a rename replaces both. A folder has to be removed.
 _NOT_A_FILE = (EFBIG, EINVAL, ELOOP, ENAMETOOLONG)
 _OUR_CAPABILITIES = {"io.kubernetes.cri.pod-annotations": True}
+
+
+class ConflistFolder(NamedTuple):
+    """The folder in which the runtime looks for CNI configurations: its path on the host, whose root folder is at `root`."""
+
+    root: Path
+    path: str = str(HostConfiguration().cni_conf)
+
+    @classmethod
+    def of(cls, host: HostConfiguration) -> "ConflistFolder":
+        """Return the configured one."""
+        return cls(host.root, str(host.cni_conf))
+
+    @property
+    def ours(self) -> str:
+        """The path of Railnet's configuration on the host."""
+        return self.file(NAME)
+
+    def file(self, name: str) -> str:
+        """Return the path of a file on the host."""
+        return f"{self.path}/{name}"
+
+    def reached(self) -> Path:
+        """Return the path by which this process reaches the folder.
+
+        Raises:
+            OSError: links of its path lead in a circle.
+        """
+        return followed(self.root, self.path)
+
+    def read(self, name: str) -> bytes:
+        """Read a file.
+
+        Raises:
+            OSError, ValueError: as `read_below`.
+        """
+        return read_below(self.root, self.file(name))
 
 
 class Beside(NamedTuple):
@@ -90,14 +126,36 @@ def says_the_same(content: bytes | None, other: bytes) -> bool:
         return False
 
 
+def require_plugins(host: HostConfiguration, primary: Primary, path: str) -> None:
+    """Make sure that a configured folder of plugins is one that the runtime has: it has some plugin of the primary at `path`.
+
+    A runtime that does not find Railnet's executable starts no pod at all. The default folder is not looked at: beside it, CRI-O has another
+    one, in which all plugins of a primary may be (cri-o/cri-o, pkg/config/config.go, plugin_dirs).
+
+    Raises:
+        Misconfigured: it has none of them. OSError: links of its path lead in a circle.
+    """
+    if host.cni_bin == HostConfiguration().cni_bin:
+        return
+    folder = followed(host.root, str(host.cni_bin))
+    types = [plugin["type"] for plugin in primary.plugins]
+    if not any(os.path.lexists(folder / name) for name in types):
+        raise Misconfigured(
+            f"host.cniBin is {host.cni_bin}, which has no plugin of {path} ({', '.join(types)}); it should be the folder in which the container "
+            "runtime looks for plugins, or no pod could start"
+        )
+
+
 def _own(primary: Primary, path: str, configuration: Configuration, foreign: ForeignPlugins) -> dict[str, Any]:
-    """Return Railnet's own plugin."""
+    """Return Railnet's own plugin. It names its own file where this is not the default: the executable reads no configuration."""
+    ours = ConflistFolder.of(configuration.host).ours
     capabilities = {
         key: True for plugin in primary.plugins for key, on in (plugin.get("capabilities") or {}).items() if on
     }
     return {
         "type": OURSELVES,
         "primary": path,
+        **({"conflist": ours} if ours != DEFAULT_CONFLIST else {}),
         "capabilities": {**capabilities, **_OUR_CAPABILITIES},
         "resources": sorted(configuration.resources),
         "devicePlugins": str(configuration.host.device_plugins),
@@ -107,7 +165,7 @@ def _own(primary: Primary, path: str, configuration: Configuration, foreign: For
     }
 
 
-def find_primary(root: Path, configuration: Configuration) -> str:
+def find_primary(folder: ConflistFolder, configuration: Configuration) -> str:
     """Return the path of the primary configuration: the configured one, or the first valid file other than Railnet's.
 
     A file that Railnet's own configuration names already is not skipped while it is broken: a program may be writing it. A file that
@@ -118,14 +176,14 @@ def find_primary(root: Path, configuration: Configuration) -> str:
     """
     if configuration.primary is not None:
         return configuration.primary
-    used = named_primary(root)
+    used = named_primary(folder)
     why = ""
-    for name in _in_order(root):
+    for name in _in_order(folder):
         if name == NAME:
             continue
-        path = f"{FOLDER}/{name}"
+        path = folder.file(name)
         try:
-            _require_primary(root, name)
+            _require_primary(folder, name)
         except LeadsBack as error:
             why = why or f" ({error})"
         except (CniError, OSError) as error:
@@ -134,23 +192,32 @@ def find_primary(root: Path, configuration: Configuration) -> str:
                 raise Misconfigured(f"{broken}; Railnet's configuration stays as it is") from None
             why = why or f" ({broken})"
         else:
-            return _original(root, name)
-    raise Misconfigured(f"{FOLDER} has no CNI configuration but Railnet's{why}: install flannel, or set 'primary'")
+            return _original(folder, name)
+    raise _no_primary(folder, why)
 
 
-def _original(root: Path, copy: str) -> str:
+def _no_primary(folder: ConflistFolder, why: str) -> Misconfigured:
+    if not folder.reached().is_dir():
+        why = why or " (this host has no such folder)"
+    return Misconfigured(
+        f"{folder.path} has no CNI configuration but Railnet's{why}: install flannel, set 'primary', or set host.cniConf to the folder "
+        "in which the container runtime looks"
+    )
+
+
+def _original(folder: ConflistFolder, copy: str) -> str:
     """Return the path of the file of which this one is a copy with a mesh's plugin; its own path if it is none.
 
     Istio may keep a copy of its own, of the primary's file or of Railnet's: it may become the other at any time.
     """
-    own = _valid(root, copy)
-    others = [network for name in _in_order(root) if name != copy and (network := _valid(root, name)) is not None]
+    own = _valid(folder, copy)
+    others = [network for name in _in_order(folder) if name != copy and (network := _valid(folder, name)) is not None]
     originals = (
         other.file
         for other in others
         if own is not None and other.name == own.name and appended_to_copy(own.plugins, other.plugins)
     )
-    return f"{FOLDER}/{next(originals, copy)}"
+    return folder.file(next(originals, copy))
 
 
 class _Network(NamedTuple):
@@ -159,22 +226,25 @@ class _Network(NamedTuple):
     plugins: list[Plugin]
 
 
-def _valid(root: Path, name: str) -> _Network | None:
+def _valid(folder: ConflistFolder, name: str) -> _Network | None:
     """Read a file; None if it is none for a primary network."""
     try:
-        primary = _parsed(root, f"{FOLDER}/{name}")
+        primary = parsed(folder.root, folder.file(name))
     except (CniError, OSError, ValueError):
         return None
     return _Network(name, primary.name, primary.plugins) if name != NAME and name.isprintable() else None
 
 
-def copied_plugins(root: Path, primary: str) -> tuple[Plugin, ...]:
+def copied_plugins(folder: ConflistFolder, primary: str) -> tuple[Plugin, ...]:
     """Return the plugins that a mesh's copy of Railnet's conflist, or of the primary's file at this path, has beyond the original's."""
     of_ours = [
-        plugin for _, content in files_beside_railnet(root) for plugin in after_railnet(content) if is_runnable(plugin)
+        plugin
+        for _, content in files_beside_railnet(folder)
+        for plugin in after_railnet(content)
+        if is_runnable(plugin)
     ]
-    original = _valid(root, Path(primary).name) if primary.startswith(f"{FOLDER}/") else None
-    networks = [network for name in _in_order(root) if original and (network := _valid(root, name)) is not None]
+    original = _valid(folder, Path(primary).name) if primary.startswith(folder.file("")) else None
+    networks = [network for name in _in_order(folder) if original and (network := _valid(folder, name)) is not None]
     of_primary = [
         plugin
         for network in networks
@@ -184,69 +254,67 @@ def copied_plugins(root: Path, primary: str) -> tuple[Plugin, ...]:
     return (*of_ours, *of_primary)
 
 
-def files_beside_railnet(root: Path) -> tuple[tuple[str, bytes], ...]:
+def files_beside_railnet(folder: ConflistFolder) -> tuple[tuple[str, bytes], ...]:
     """Return name and content of the other files that call Railnet, in the runtime's order."""
-    others = ((name, _beside_railnet(root, name)) for name in _in_order(root) if name != NAME)
+    others = ((name, _beside_railnet(folder, name)) for name in _in_order(folder) if name != NAME)
     return tuple((name, content) for name, content in others if content is not None)
 
 
-def _beside_railnet(root: Path, name: str) -> bytes | None:
+def _beside_railnet(folder: ConflistFolder, name: str) -> bytes | None:
     """Read a file that is a list which calls Railnet; None if it is none."""
     try:
-        content = read_below(root, f"{FOLDER}/{name}")
+        content = folder.read(name)
         after_railnet(content)
     except (CniError, OSError, ValueError):
         return None
     return content
 
 
-def read(root: Path) -> bytes | None:
+def read(folder: ConflistFolder) -> bytes | None:
     """Read Railnet's configuration on the host; None if there is none, empty if what has its name is no file.
 
     Raises:
         OSError: it cannot be read, or is a folder.
     """
     try:
-        return read_below(root, f"{FOLDER}/{NAME}")
+        return folder.read(NAME)
     except FileNotFoundError:
         return None
     except OSError as error:
         if error.errno in _NOT_A_FILE:
             return b""
         if error.errno == EISDIR:
-            raise IsADirectoryError(EISDIR, "it is a folder; remove it", f"{FOLDER}/{NAME}") from None
+            raise IsADirectoryError(EISDIR, "it is a folder; remove it", folder.ours) from None
         raise
 
 
-def signature(root: Path) -> tuple[int, ...] | None:
+def signature(folder: ConflistFolder) -> tuple[int, ...] | None:
     """Return what differs between two versions of Railnet's configuration on the host; None if it cannot be read."""
     try:
-        status = below(root, f"{FOLDER}/{NAME}").lstat()
+        status = (folder.reached() / NAME).lstat()
     except OSError:
         return None
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def why_inactive(root: Path) -> str | None:
+def why_inactive(folder: ConflistFolder) -> str | None:
     """Return why the runtime does not use Railnet's configuration; None if it does. A runtime uses the first file.
 
     Raises:
         OSError: the folder cannot be read.
     """
-    first = next(iter(_in_order(root)), None)
-    if first == NAME or (first is not None and _calls_railnet_as_now(root, first)):
+    first = next(iter(_in_order(folder)), None)
+    if first == NAME or (first is not None and _calls_railnet_as_now(folder, first)):
         return None
     choice = "there is none" if first is None else f"it takes {_shown(first)}"
     remedy = "; remove or rename what sorts before it" if first is not None and first < NAME else ""
-    return (
-        f"the container runtime does not use {FOLDER}/{NAME} ({choice}): pods would start without their rails{remedy}"
-    )
+    return f"the container runtime does not use {folder.ours} ({choice}): pods would start without their rails{remedy}"
 
 
-def _calls_railnet_as_now(root: Path, name: str) -> bool:
+def _calls_railnet_as_now(folder: ConflistFolder, name: str) -> bool:
     """Return whether a file is a copy of Railnet's conflist, in which another program keeps its own plugin, and is up to date."""
     try:
-        return _own_plugin(read_below(root, f"{FOLDER}/{name}")) == _own_plugin(read(root) or b"")
+        return _own_plugin(folder.read(name)) == _own_plugin(read(folder) or b"")
     except (CniError, OSError, ValueError):
         return False
 
@@ -264,34 +332,34 @@ def _own_plugin(content: bytes) -> Plugin:
     return {key: value for key, value in first.items() if key not in ("omit", "copies", "capabilities")}
 
 
-def copies(root: Path) -> list[Path]:
+def copies(folder: ConflistFolder) -> list[Path]:
     """Find Railnet's configuration and copies that other tools renamed, such as `….cilium_bak`."""
-    return sorted(below(root, FOLDER).glob(f"{NAME}*"))
+    return sorted(folder.reached().glob(f"{NAME}*"))
 
 
-def named_primary(root: Path) -> str | None:
+def named_primary(folder: ConflistFolder) -> str | None:
     """Return the primary that Railnet's configuration on the host names."""
     try:
-        plugins = json.loads(read(root) or b"")["plugins"]
+        plugins = json.loads(read(folder) or b"")["plugins"]
         return str(next(plugin["primary"] for plugin in plugins if plugin["type"] == OURSELVES))
     except (ValueError, KeyError, StopIteration, TypeError, RecursionError):
         return None
 
 
-def _in_order(root: Path) -> list[str]:
+def _in_order(folder: ConflistFolder) -> list[str]:
     """Return what libcni takes for configurations, in its order: every name with the right end that is no folder's.
 
     Source: containernetworking/cni, libcni/conf.go, ConfFiles; a link is no folder there, wherever it leads.
     """
     try:
-        with os.scandir(below(root, FOLDER)) as entries:
+        with os.scandir(folder.reached()) as entries:
             names = [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
     except FileNotFoundError:
         return []
     return sorted((name for name in names if name.endswith((".conf", ".conflist", ".json"))), key=os.fsencode)
 
 
-def _require_primary(root: Path, name: str) -> None:
+def _require_primary(folder: ConflistFolder, name: str) -> None:
     """Make sure that a file can be the primary configuration. One file that cannot be read costs no other.
 
     Raises:
@@ -299,31 +367,39 @@ def _require_primary(root: Path, name: str) -> None:
     """
     if not name.isprintable():
         raise CniError(
-            CONFIGURATION, f"{FOLDER} has a file with the name {name!a}, which no configuration can name: rename it"
+            CONFIGURATION,
+            f"{folder.path} has a file with the name {name!a}, which no configuration can name: rename it",
         )
-    require_no_circle(root, f"{FOLDER}/{name}")
+    require_no_circle(folder, folder.file(name))
 
 
-def require_no_circle(root: Path, path: str) -> None:
+def require_no_circle(folder: ConflistFolder, path: str) -> None:
     """Make sure that a primary is whole, and does not lead back to Railnet.
 
     Raises:
         CniError: it is broken. LeadsBack: it calls Railnet. OSError: it cannot be read.
     """
-    primary = _parsed(root, path)
+    primary = parsed(folder.root, path)
     if any(plugin["type"] in multus_circle.TYPES for plugin in primary.plugins):
-        networks = [(name, primary.name if name == NAME else _network(root, name)) for name in {*_in_order(root), NAME}]
-        multus_default_network.refuse(path, primary.plugins, sorted(networks), NAME)
+        names = {*_in_order(folder), NAME}
+        networks = [(name, primary.name if name == NAME else _network(folder, name)) for name in names]
+        runtimes = multus_default_network.RuntimeFolder(folder.path, tuple(sorted(networks)), NAME)
+        multus_default_network.refuse(path, primary.plugins, runtimes)
 
 
-def _parsed(root: Path, path: str) -> Primary:
+def parsed(root: Path, path: str) -> Primary:
+    """Read the primary at `path` of the host.
+
+    Raises:
+        CniError: it is broken. OSError: it cannot be read.
+    """
     return parse(read_below(root, path), path, read_folder=partial(read_folder, root))
 
 
-def _network(root: Path, name: str) -> str:
+def _network(folder: ConflistFolder, name: str) -> str:
     """Return the name of the network in a file; "" if it has none."""
     try:
-        return str(load_object(read_below(root, f"{FOLDER}/{name}"), name).get("name", ""))
+        return str(load_object(folder.read(name), name).get("name", ""))
     except (CniError, OSError, ValueError):
         return ""
 

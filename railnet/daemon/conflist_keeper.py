@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 from cni.cancellation_shield import to_the_end
 from cni.host.errors import CniError
@@ -17,11 +16,11 @@ from cni.host.multus_circle import LeadsBack
 from cni.primary_configuration import read_folder
 from railnet.configuration import Configuration
 from railnet.daemon import conflist, foreign_plugins
-from railnet.daemon.conflist import Beside
+from railnet.daemon.conflist import Beside, ConflistFolder
 from railnet.daemon.conflist_rewrites import ConflistRewrites
 from railnet.daemon.foreign_plugins import ForeignPlugins
 from railnet.errors import Misconfigured
-from railnet.kernel.files import below, read_below, write_atomically
+from railnet.kernel.files import read_below, write_atomically
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
@@ -43,9 +42,14 @@ class ConflistKeeper:
     rewrites: str | None = None
     """That another program changes the conflist again and again; None if none does."""
 
-    def __init__(self, configuration: Configuration) -> None:
-        """Keep the conflist of the host seen at `host.root`."""
+    def __init__(self, configuration: Configuration, leave_former_folders: Callable[[], bool] = lambda: True) -> None:
+        """Keep the conflist of the host seen at `host.root`.
+
+        Once the runtime uses it, `leave_former_folders` is called until it returns true; it may raise OSError.
+        """
         self._configuration = configuration
+        self._folder = ConflistFolder.of(configuration.host)
+        self._leave_former_folders, self._has_left = leave_former_folders, False
         self._foreign = ForeignPlugins()
         self._rewrites = ConflistRewrites()
         self._said, self._said_at = "", 0.0
@@ -73,11 +77,12 @@ class ConflistKeeper:
 
         `why_inactive` stays as it was while the folder cannot be read.
         """
-        root = self._configuration.host.root
         now = time.monotonic()
-        self._rewrites.look(conflist.signature(root), now)
-        unwritten, unseen = self._trouble(partial(self._write, root)), self._trouble(partial(self._see, root))
+        self._rewrites.look(conflist.signature(self._folder), now)
+        unwritten, unseen = self._trouble(self._write), self._trouble(self._see)
         self.trouble = unwritten or unseen
+        if self.why_inactive is None and self.trouble is None and not self._has_left:
+            self.trouble = self._trouble(self._leave)
         self._warn_of_rewrites()
         self._say(self.trouble or self.why_inactive or "", now)
 
@@ -88,7 +93,7 @@ class ConflistKeeper:
         if self.rewrites is None:
             _log.warning("%s", self._rewrites.warning)
         elif self._rewrites.warning is None:
-            _log.info("%s/%s is left alone by other programs again", conflist.FOLDER, conflist.NAME)
+            _log.info("%s is left alone by other programs again", self._folder.ours)
         self.rewrites = self._rewrites.warning
 
     def _trouble(self, act: Callable[[], None]) -> str | None:
@@ -98,71 +103,82 @@ class ConflistKeeper:
         except (Misconfigured, ValueError) as error:  # ValueError: `primary` has a NUL
             return str(error)
         except RecursionError:
-            return f"{conflist.FOLDER}/{conflist.NAME}, or the primary's configuration, is nested too deeply: remove what is in it"
+            return f"{self._folder.ours}, or the primary's configuration, is nested too deeply: remove what is in it"
         except OSError as error:
-            what = conflist.FOLDER if error.filename is None else error.filename
+            what = self._folder.path if error.filename is None else error.filename
             return f"{what}: {error.strerror or error}; Railnet's configuration stays as it is, and it is tried again every second"
         return None
 
-    def _see(self, root: Path) -> None:
-        self.why_inactive = conflist.why_inactive(root)
+    def _see(self) -> None:
+        self.why_inactive = conflist.why_inactive(self._folder)
+
+    def _leave(self) -> None:
+        self._has_left = self._leave_former_folders()
 
     def _is_slow(self) -> None:
         self.trouble = (
-            f"{conflist.FOLDER} does not answer for {_SLOW_SECONDS:g} s: Railnet cannot see whether the container runtime "
+            f"{self._folder.path} does not answer for {_SLOW_SECONDS:g} s: Railnet cannot see whether the container runtime "
             "uses its configuration; look at the disk or the server that has this folder"
         )
         self._say(self.trouble, time.monotonic())
 
-    def _write(self, root: Path) -> None:
+    def _write(self) -> None:
         """Write the conflist, unless it has the right content.
 
         Raises:
             Misconfigured, OSError: the right content is not known; the present file stays, as the last good one.
         """
-        primary = conflist.find_primary(root, self._configuration)
-        present_content = self._present(root)
-        content = self._right_content(root, primary, present_content)
-        if conflist.says_the_same(present_content, content) or conflist.read(root) != present_content:
+        folder = self._folder
+        primary = conflist.find_primary(folder, self._configuration)
+        present_content = self._present()
+        content = self._right_content(primary, present_content)
+        if conflist.says_the_same(present_content, content) or conflist.read(folder) != present_content:
             return  # in the second case a program writes at this moment, and the next look finds what it wrote
-        write_atomically(below(root, f"{conflist.FOLDER}/{conflist.NAME}"), content, durable=True)
-        self._rewrites.note_own(conflist.signature(root))
+        write_atomically(folder.reached() / conflist.NAME, content, durable=True)
+        self._rewrites.note_own(conflist.signature(folder))
         self._foreign = foreign_plugins.parse(content) or self._foreign
         _log.log(
             logging.DEBUG if self._rewrites.warning else logging.INFO,
-            "%s/%s %s: Railnet before %s",
-            conflist.FOLDER,
-            conflist.NAME,
+            "%s %s: Railnet before %s",
+            folder.ours,
             "was absent and is written" if present_content is None else "is written anew",
             primary,
         )
 
-    def _right_content(self, root: Path, primary: str, present_content: bytes | None) -> bytes:
+    def _right_content(self, primary: str, present_content: bytes | None) -> bytes:
         """Compose the conflist; what other programs appended is taken from the present one, or from the last one that was whole."""
         present = None if present_content is None else foreign_plugins.parse(present_content)
         if present is not None:
             self._foreign = present
         if self._configuration.primary is not None:
-            self._require_no_circle(root, primary)
-        beside = Beside(self._foreign, conflist.copied_plugins(root, primary), partial(read_folder, root))
+            self._require_no_circle(primary)
+        self._require_plugins(primary)
+        root = self._folder.root
+        beside = Beside(self._foreign, conflist.copied_plugins(self._folder, primary), partial(read_folder, root))
         return conflist.compose(read_below(root, primary), primary, self._configuration, beside)
 
-    def _require_no_circle(self, root: Path, primary: str) -> None:
+    def _require_no_circle(self, primary: str) -> None:
         """Make sure that a configured primary does not lead back to Railnet; the others were looked at when one was chosen."""
         try:
-            conflist.require_no_circle(root, primary)
+            conflist.require_no_circle(self._folder, primary)
         except LeadsBack as error:
             raise Misconfigured(str(error)) from None
         except CniError:
             return  # `compose` reports it
 
-    def _present(self, root: Path) -> bytes | None:
+    def _require_plugins(self, primary: str) -> None:
+        try:
+            conflist.require_plugins(self._configuration.host, conflist.parsed(self._folder.root, primary), primary)
+        except CniError:
+            return  # `compose` reports it
+
+    def _present(self) -> bytes | None:
         """Read the conflist. A file that is not whole may be half written: it is read once more, after a while."""
-        content = conflist.read(root)
+        content = conflist.read(self._folder)
         if content is None or foreign_plugins.parse(content) is not None:
             return content
         time.sleep(_HALF_WRITTEN_SECONDS)
-        return conflist.read(root)
+        return conflist.read(self._folder)
 
     def _say(self, trouble: str, now: float) -> None:
         """Log trouble when it begins, every few seconds while it lasts, and when it is over."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from cni.host.appended_plugins import FILE, REFERENCE_TYPES, after_railnet
+from cni.host.appended_plugins import REFERENCE_TYPES, after_railnet
 from cni.host.chain import OURSELVES
 from cni.host.errors import CniError
 from cni.host.json_object import load_object
@@ -59,7 +59,11 @@ def parse(raw: bytes) -> ForeignPlugins | None:
     """Read Railnet's conflist; None if it is no such file, or half of one. A plugin that no runtime could run is dropped."""
     try:
         beside = after_railnet(raw)
-        own = next(plugin for plugin in load_object(raw, FILE)["plugins"] if plugin.get("type") == OURSELVES)
+        own = next(
+            plugin
+            for plugin in load_object(raw, "Railnet's configuration")["plugins"]
+            if plugin.get("type") == OURSELVES
+        )
     except (CniError, AttributeError):
         return None
     omit, copies = own.get("omit"), own.get("copies")

@@ -11,6 +11,7 @@ from cni.primary_configuration import read_folder
 from cni.primary_gc.collector import PrimaryGc
 from railnet.configuration import Configuration
 from railnet.daemon import conflist
+from railnet.daemon.conflist import ConflistFolder
 from railnet.errors import Misconfigured
 from railnet.kernel.files import read_below
 
@@ -38,7 +39,7 @@ def _primary(configuration: Configuration) -> Primary | None:
     """Read the primary's configuration; None while there is none, which `railnet.daemon.conflist_keeper` reports."""
     try:
         root = configuration.host.root
-        path = conflist.find_primary(root, configuration)
+        path = conflist.find_primary(ConflistFolder.of(configuration.host), configuration)
         return chain.parse(read_below(root, path), path, read_folder=partial(read_folder, root))
     except (Misconfigured, CniError, OSError, ValueError) as error:  # ValueError: `primary` has a NUL
         _log.debug("the primary network is not swept: %s", error)

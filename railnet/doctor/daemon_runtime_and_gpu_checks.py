@@ -145,7 +145,9 @@ def conflist(facts: Facts) -> Iterator[Finding]:
         return
     if _OURS not in names:
         yield Finding(
-            "conflist-missing", "/etc/cni/net.d", f"{_OURS} is absent; the first is {names[0] if names else 'none'}"
+            "conflist-missing",
+            facts.conflist_folder,
+            f"{_OURS} is absent; the first is {names[0] if names else 'none'}",
         )
     elif names[0] != _OURS:
-        yield Finding("conflist-not-first", "/etc/cni/net.d", f"{names[0]} comes before {_OURS}")
+        yield Finding("conflist-not-first", facts.conflist_folder, f"{names[0]} comes before {_OURS}")

@@ -101,6 +101,7 @@ class Facts:
 
     Attributes:
         configurations: the CNI configurations in the runtime's order; None if the folder could not be read.
+        conflist_folder: the path of their folder on the host.
         inherited: the settings of `net.ipv4.conf` that a new pod's namespace gets, by name; without those that cannot be read.
         ranges: the addresses of each configured network that has a range.
         occupied: the addresses of pods and Services, by where they are said.
@@ -120,6 +121,7 @@ class Facts:
     pod_processes: tuple[PodProcess, ...] = ()
     gpus: Gpus = Gpus()
     configurations: tuple[str, ...] | None = None
+    conflist_folder: str = "/etc/cni/net.d"
     bridge: Bridge | None = None  # None if there is no lease or no bridge
     networks: tuple[Network, ...] = ()
     inherited: Mapping[str, InheritedSetting] = field(default_factory=dict)

@@ -17,6 +17,7 @@ from cni.host.errors import CniError
 from cni.host.status import SUBNET_FILE, names_subnet
 from railnet.configuration import Configuration, load
 from railnet.daemon import conflist
+from railnet.daemon.conflist import ConflistFolder
 from railnet.doctor import kubelet_folders, memlock_limit
 from railnet.doctor.facts import Bridge, Daemon, Facts, Gpus, InheritedSetting, PortFacts, Unread
 from railnet.errors import Misconfigured, NoAddress, NotReady
@@ -36,7 +37,6 @@ from railnet.vf.inventory import Inventory, PhysicalFunction, VirtualFunction
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.permitted_networks import SliceIpam, StaticIpam, StickyIpam
 
-_CONFIGURATIONS = "/etc/cni/net.d"
 _SUFFIXES = (".conf", ".conflist", ".json")  # what containerd and CRI-O read (libcni, ConfFiles)
 _LEASE = re.compile(r"^FLANNEL_SUBNET=(\S+)$", re.MULTILINE)
 _BRIDGE = "cni0"  # flannel's, unless its `delegate` names another
@@ -63,7 +63,8 @@ def gather(places: Places) -> Facts:
     configuration, wrong = _configuration(places.configuration)
     sysfs = Sysfs(configuration.host.sysfs, configuration.rails, configuration.link_layers)
     inventory, ports, roce, unread = asyncio.run(_cards(sysfs))
-    names, refused = _configurations(configuration.host.root)
+    folder = ConflistFolder.of(configuration.host)
+    names, refused = _configurations(folder)
     daemon = _daemon(places.socket)
     pods = {sandbox["pod"]["uid"] for sandbox in (daemon.told or {}).get("sandboxes", ()) if sandbox["rails"]}
     runtimes, pod_processes = memlock_limit.read(places.proc, pods)
@@ -79,6 +80,7 @@ def gather(places: Places) -> Facts:
         pod_processes=pod_processes,
         gpus=gpus,
         configurations=names,
+        conflist_folder=folder.path,
         bridge=_bridge(configuration.host.root, configuration.host.flannel),
         networks=tuple(configuration.networks),
         inherited=dict(_inherited(places.proc / "sys/net")),
@@ -172,25 +174,25 @@ def _nvidia_functions(driver: Path) -> Iterable[PciAddress]:
                 yield PciAddress.parse(entry.name)
 
 
-def _configurations(root: Path) -> tuple[tuple[str, ...] | None, list[Unread]]:
+def _configurations(folder: ConflistFolder) -> tuple[tuple[str, ...] | None, list[Unread]]:
     try:
-        folder = open_below(root, _CONFIGURATIONS, os.O_RDONLY | os.O_DIRECTORY)
+        fd = open_below(folder.root, folder.path, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
-        return None, [Unread(_CONFIGURATIONS, f"cannot be read: {error.strerror}", error.errno)]
+        return None, [Unread(folder.path, f"cannot be read: {error.strerror}", error.errno)]
     try:
-        with os.scandir(folder) as entries:
+        with os.scandir(fd) as entries:
             names = (entry.name for entry in entries if not entry.is_dir(follow_symlinks=False))
             ordered = tuple(sorted((name for name in names if name.endswith(_SUFFIXES)), key=os.fsencode))
-            return _from_railnets(root, ordered), []
+            return _from_railnets(folder, ordered), []
     finally:
-        os.close(folder)
+        os.close(fd)
 
 
 def _primary_trouble(configuration: Configuration) -> str | None:
     """Return why the primary network cannot make a pod's network, of the reasons that need no plugin. Without a primary there is none."""
     root = configuration.host.root
     try:
-        path = conflist.find_primary(root, configuration)
+        path = conflist.find_primary(ConflistFolder.of(configuration.host), configuration)
         primary = primary_configuration.load(root, path)
     except (Misconfigured, OSError, ValueError):
         return None  # the daemon says it, and the conflist's findings
@@ -209,10 +211,10 @@ def _lease_trouble(root: Path, plugin: Mapping[str, Any]) -> str | None:
     return None if names_subnet(content) else f"flannel has no lease for this node: {path} names no subnet"
 
 
-def _from_railnets(root: Path, names: tuple[str, ...]) -> tuple[str, ...]:
+def _from_railnets(folder: ConflistFolder, names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names without a copy of Railnet's own that comes first: in such a file a service mesh may keep its plugin."""
     with suppress(OSError):
-        if conflist.NAME in names and conflist.why_inactive(root) is None:
+        if conflist.NAME in names and conflist.why_inactive(folder) is None:
             return names[names.index(conflist.NAME) :]
     return names
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from cni.host import lock
 from railnet.configuration import Configuration
-from railnet.errors import NotReady
-from railnet.install import python_bundle, running_plugins
-from railnet.install.executable_location import EXECUTABLE
-from railnet.kernel.files import below, sync, sync_tree, write_atomically
+from railnet.errors import Misconfigured, NotReady
+from railnet.install import cni_folders_record, python_bundle, running_plugins
+from railnet.install.cni_folders_record import CniFolders
+from railnet.install.executable_location import ExecutableLocation
+from railnet.kernel.files import sync, sync_tree, write_atomically
 from railnet.kernel.processes.host_process import Terms, execute
 
-_CANDIDATE = f"{python_bundle.FOLDER}/.candidate"
 _ANSWER_SECONDS = 10.0
 _END_SECONDS = 5.0
 
@@ -40,26 +40,39 @@ def install(configuration: Configuration, try_out: Callable[[Path, str], None] |
     Older bundles go when no request runs from them any more; the next installation looks again at those that stay.
 
     Args:
-        configuration: of it, `host.root` alone.
+        configuration: of it, `host.root` and the CNI folders alone.
         try_out: raises `ExecutableDoesNotWork` if the executable at the host's path does not work on the host at that root.
 
     Raises:
         ExecutableDoesNotWork: nothing has changed for the runtime.
-        OSError: the CNI plugins' folder is missing or cannot be written.
+        Misconfigured: the host has no folder for CNI plugins there. OSError: it cannot be written.
     """
-    root = configuration.host.root
-    with locked(root):
-        version = python_bundle.install(below(root, python_bundle.FOLDER))
-        sync_tree(below(root, f"{python_bundle.FOLDER}/{version}"))
-        text = _EXECUTABLE.format(interpreter=python_bundle.interpreter(version), flags=python_bundle.FLAGS)
-        _put(root, text.encode(), try_out or answers)
-        return [f"{EXECUTABLE}: version {version}", *_remove_older(root, version)]
+    location = ExecutableLocation.of(configuration.host)
+    _require_folder(location)
+    cni_folders_record.add(
+        CniFolders.of(configuration.host), location.root
+    )  # before its files: an uninstall finds them there
+    with locked(location):
+        version = python_bundle.install(location.reached_bundles(), location.bundles)
+        sync_tree(location.reached_bundles() / version)
+        interpreter = python_bundle.interpreter(location.bundles, version)
+        text = _EXECUTABLE.format(interpreter=interpreter, flags=python_bundle.FLAGS)
+        _put(location, text.encode(), try_out or answers)
+        return [f"{location.executable}: version {version}", *_remove_older(location, version)]
+
+
+def _require_folder(location: ExecutableLocation) -> None:
+    if not location.reached().is_dir():
+        raise Misconfigured(
+            f"host.cniBin is {location.folder}, which is no folder of this host; it should be the folder in which the container runtime "
+            "looks for CNI plugins (docs/install.md, Distributions, has that of each distribution)"
+        )
 
 
 @contextmanager
-def locked(root: Path) -> Iterator[None]:
+def locked(location: ExecutableLocation) -> Iterator[None]:
     """Lock the folder of bundles, made if it is absent: one installation at a time changes the host."""
-    folder = below(root, python_bundle.FOLDER)
+    folder = location.reached_bundles()
     while (fd := _locked(folder)) is None:
         pass  # another installation that waited has removed it; the next try makes it again
     try:
@@ -99,11 +112,11 @@ def _is_answer(stdout: bytes) -> bool:
         return False
 
 
-def _put(root: Path, content: bytes, try_out: Callable[[Path, str], None]) -> None:
-    candidate, executable = below(root, _CANDIDATE), below(root, EXECUTABLE)
+def _put(location: ExecutableLocation, content: bytes, try_out: Callable[[Path, str], None]) -> None:
+    candidate, executable = location.reached_candidate(), location.reached_executable()
     write_atomically(candidate, content, 0o755, durable=True)
     try:
-        try_out(root, _CANDIDATE)
+        try_out(location.root, location.candidate)
         candidate.replace(executable)
     except BaseException:
         candidate.unlink()
@@ -111,18 +124,18 @@ def _put(root: Path, content: bytes, try_out: Callable[[Path, str], None]) -> No
     sync(executable.parent)
 
 
-def _remove_older(root: Path, version: str) -> Iterator[str]:
+def _remove_older(location: ExecutableLocation, version: str) -> Iterator[str]:
     """Remove every bundle except one, if no request can still load from it.
 
     A process that has read an older executable began before the new one took its place: once the requests of this moment
     have ended, no process of an older version is left.
     """
-    older = [path for path in below(root, python_bundle.FOLDER).iterdir() if path.name != version]
+    older = [path for path in location.reached_bundles().iterdir() if path.name != version]
     if not older:
         return
-    left = running_plugins.await_end(root, _END_SECONDS)
+    left = running_plugins.await_end(location.root, _END_SECONDS)
     if left:
-        yield f"{python_bundle.FOLDER}: {len(left)} requests still run, so older versions stay until the next installation"
+        yield f"{location.bundles}: {len(left)} requests still run, so older versions stay until the next installation"
         return
     for path in older:
         _remove(path)

@@ -1,7 +1,7 @@
 """The bundle that runs on the host: an interpreter with its loader, libraries and standard modules, and Railnet's modules.
 
 A node may have no Python, an older one, or another libc. So the installer copies the Python that runs the installer itself,
-into a folder for each version below the CNI plugins' folder, the one place on a host that is surely executable.
+into a folder for each version below the CNI plugins' folder, the one place on a host that is surely executable (`executable_location`).
 """
 
 import hashlib
@@ -19,7 +19,6 @@ from railnet import VERSION
 from railnet.install import elf_relocation
 from railnet.kernel.files import sync_tree
 
-FOLDER = "/opt/cni/bin/.railnet"
 STANDARD_MODULES = ("_json", "json")  # what Railnet's modules may import beyond the interpreter's built-in modules
 # No site module, no settings from the environment, and UTF-8 in every locale: the bundle has no other codecs.
 FLAGS = "-ISEXutf8"
@@ -42,8 +41,10 @@ for name, module in sys.modules.items():
 """
 
 
-def install(folder: Path) -> str:
+def install(folder: Path, on_host: str) -> str:
     """Install into `folder`, as a version of its own, named by content, and return the version; processes of an older version go on.
+
+    `on_host` is the path of the folder on the host, where the bundle will run.
 
     A version's folder appears whole and on disk, or not at all.
 
@@ -58,7 +59,7 @@ def install(folder: Path) -> str:
     if not (folder / version).is_dir():
         building = folder / f".{version}.{os.getpid()}"
         shutil.rmtree(building, ignore_errors=True)
-        home = f"{FOLDER}/{version}"
+        home = f"{on_host}/{version}"
         for path, content in {**_programs(python, home), **modules}.items():
             _write(building / path, content, f"{home}/{path}")
         sync_tree(building)
@@ -66,9 +67,9 @@ def install(folder: Path) -> str:
     return version
 
 
-def interpreter(version: str) -> str:
+def interpreter(on_host: str, version: str) -> str:
     """Return the host's path of a version's interpreter, which finds its modules and libraries by itself."""
-    return f"{FOLDER}/{version}/{_INTERPRETER}"
+    return f"{on_host}/{version}/{_INTERPRETER}"
 
 
 def _programs(python: Path, home: str) -> dict[str, bytes]:

@@ -8,23 +8,16 @@ primary network (`runtime_cached_configurations`), so that its DEL executes the 
 import asyncio
 import logging
 import shutil
-import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from cni.host import lock
-from cni.host.errors import CniError
-from railnet.daemon import conflist, foreign_plugins
-from railnet.install import (
-    conflists_without_railnet,
-    installer,
-    python_bundle,
-    running_plugins,
-    runtime_cached_configurations,
-)
-from railnet.install.executable_location import EXECUTABLE
+from railnet.configuration import HostConfiguration
+from railnet.daemon.conflist import ConflistFolder
+from railnet.install import conflist_removal, former_folders, installer, running_plugins, runtime_cached_configurations
+from railnet.install.executable_location import ExecutableLocation
 from railnet.install.runtime_cached_configurations import Remembered
-from railnet.kernel.files import below, read_below, sync, write_atomically
+from railnet.kernel.files import below
 from railnet.vf import rail_memory
 from railnet.vf.record import SandboxPod, UnreadableRecord, decode
 
@@ -47,37 +40,29 @@ class Leaving:
     rewrites: str | None = None
     """Nothing is kept in place any more."""
 
-    def __init__(self, root: Path) -> None:
-        """Remove Railnet from the host seen at `root`."""
-        self._root = root
+    def __init__(self, host: HostConfiguration) -> None:
+        """Remove Railnet from the host seen at `host.root`: from the configured CNI folders, and from those that were configured before."""
+        self._root = host.root
+        self._folders = [ConflistFolder.of(host), *former_folders.conflist_folders(host)]
+        self._locations = [ExecutableLocation.of(host), *former_folders.executable_locations(host)]
         self.done = False
 
     def deactivate(self) -> None:
         """Give the runtime back to the primary network; running pods keep what they have.
 
-        Copies that another tool has made go, too: Cilium would put its `….cilium_bak` back some day.
-
-        Plugins that other programs appended to Railnet's configuration go to the primary's, and come before its removal: no pod
-        is made without them.
-
         Raises:
             OSError: the folder cannot be written.
         """
-        _complete_primary(self._root)
-        for path in conflist.copies(self._root):
-            path.unlink()
-            sync(path.parent)
-            _log.info("%s/%s is removed", conflist.FOLDER, path.name)
-        _take_out_of_copies(self._root)
+        for folder in self._folders:
+            conflist_removal.remove(folder)
 
     async def serve(self, changed: Callable[[], None]) -> None:  # noqa: ARG002 - `why_inactive` does not change
         """Return when nothing of Railnet is left in the runtime's folders."""
         while True:
             # A request that began before the runtime noticed the removal ends, or is found, within the pause.
             await asyncio.sleep(_LOOK_SECONDS)
-            await asyncio.to_thread(
-                _take_out_of_copies, self._root
-            )  # a program may have copied what it read before the removal
+            for folder in self._folders:  # a program may have copied what it read before the removal
+                await asyncio.to_thread(conflist_removal.take_out_of_copies, folder)
             needed = await asyncio.to_thread(needed_by, self._root)
             if not needed:
                 break
@@ -92,65 +77,28 @@ class Leaving:
 
     def _say(self, needed: list[str]) -> None:
         named = ", ".join(needed[:_NAMED]) + (", …" if len(needed) > _NAMED else "")
-        trouble = f"{EXECUTABLE} stays: {len(needed)} still need it ({named})"
+        trouble = f"{self._locations[0].executable} stays: {len(needed)} still need it ({named})"
         if trouble != self.trouble:
             _log.info("%s", trouble)
         self.trouble = trouble
 
     def _remove(self) -> None:
-        with installer.locked(self._root):
-            below(self._root, EXECUTABLE).unlink(missing_ok=True)
-            running_plugins.await_end(self._root, _END_SECONDS)
-            shutil.rmtree(below(self._root, python_bundle.FOLDER))
+        for location in self._locations:
+            if location.reached().is_dir():
+                self._remove_from(location)
         # The runtime may have written down an ADD that ended after the last look. No ADD can follow it.
         for why in _give_back(self._root, runtime_cached_configurations.find(self._root)):
             _log.warning(
                 "%s; CRI-O cannot take this pod down: install Railnet again, and uninstall it when the pod has ended",
                 why,
             )
-        _log.info("%s is removed: no pod needs it", EXECUTABLE)
+        _log.info("%s is removed: no pod needs it", self._locations[0].executable)
 
-
-def _complete_primary(root: Path) -> None:
-    """Have the plugins that Railnet's conflist alone has run without Railnet. A mesh's copy of the conflist has them, too.
-
-    What fails is logged: a node must be able to lose Railnet.
-    """
-    primary = conflist.named_primary(root)
-    foreign = foreign_plugins.parse(conflist.read(root) or b"")
-    if primary is None or foreign is None or conflist.files_beside_railnet(root):
-        return
-    try:
-        content = conflists_without_railnet.primary_alone(read_below(root, primary), primary, foreign)
-        if content is not None:
-            _replace(root, primary, content)
-    except (OSError, ValueError, CniError) as error:
-        _log.warning(
-            "plugins that other programs appended to Railnet's configuration (%s) are not in the primary's: %s; start their installers again",
-            ", ".join(plugin["type"] for plugin in foreign.plugins) or "none",
-            error,
-        )
-
-
-def _take_out_of_copies(root: Path) -> None:
-    """Have the primary's plugins in the place of Railnet's in files of other programs that copy Railnet's conflist."""
-    for name, copy in conflist.files_beside_railnet(root):
-        path = f"{conflist.FOLDER}/{name}"
-        try:
-            primary = str(conflists_without_railnet.own_plugin(copy).get("primary"))
-            _replace(root, path, conflists_without_railnet.without_railnet(copy, read_below(root, primary), primary))
-        except (OSError, ValueError, CniError) as error:
-            _log.warning(
-                "%s calls Railnet, which leaves this node: %s; remove the file, and start its program again",
-                path,
-                error,
-            )
-
-
-def _replace(root: Path, path: str, content: bytes) -> None:
-    file = below(root, path)
-    write_atomically(file, content, stat.S_IMODE(file.stat().st_mode), durable=True)
-    _log.info("%s runs the plugins that other programs had appended to Railnet's configuration", path)
+    def _remove_from(self, location: ExecutableLocation) -> None:
+        with installer.locked(location):
+            location.reached_executable().unlink(missing_ok=True)
+            running_plugins.await_end(self._root, _END_SECONDS)
+            shutil.rmtree(location.reached_bundles())
 
 
 def needed_by(root: Path) -> list[str]:

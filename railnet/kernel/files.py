@@ -5,7 +5,7 @@ import os
 import stat
 import struct
 from contextlib import suppress
-from errno import EDQUOT, EFBIG, EINVAL, EISDIR, ENOSPC, EXDEV
+from errno import EDQUOT, EFBIG, EINVAL, EISDIR, ELOOP, ENOSPC, EXDEV
 from itertools import count
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from railnet.kernel.libc import LIBC
 NO_ROOM = (ENOSPC, EDQUOT)  # the file system has no free block, no free inode, or the user's quota is used up
 _SYS_OPENAT2 = 437  # the same on every architecture (include/uapi/asm-generic/unistd.h)
 _RESOLVE_IN_ROOT = 0x10
+_MOST_LINKS = 40  # MAXSYMLINKS, include/linux/namei.h
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY  # to open a named pipe would wait until a program writes to the pipe
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _numbers = count()  # of this process's temporary files
@@ -98,9 +99,37 @@ def sync_tree(folder: Path) -> None:
 def below(root: Path, absolute: str) -> Path:
     """Return the path by which this process reaches the host's `absolute`. Use it for writing.
 
-    Symbolic links in the path are followed in this process's root. For reading, `open_below` follows them in the host's root.
+    Symbolic links in the path are followed in this process's root. For reading, `open_below` follows them in the host's root, and
+    `followed` returns a path without links.
     """
     return root / absolute.lstrip("/")
+
+
+def followed(root: Path, absolute: str) -> Path:
+    """Return the path by which this process reaches the host's `absolute`, without the links of that path.
+
+    Each symbolic link is followed as on the host, whose root folder is at `root`. What does not exist has no links.
+
+    Raises:
+        OSError: ELOOP, the path has more links than the kernel follows; the error names the path.
+    """
+    pending, path, links = absolute.split("/")[::-1], root, 0
+    while pending:
+        name = pending.pop()
+        if name == "..":
+            path = path if path == root else path.parent
+        elif name not in ("", "."):
+            try:
+                target = os.readlink(path / name)
+            except OSError:  # it is no link, or is absent
+                path /= name
+                continue
+            links += 1
+            if links > _MOST_LINKS:
+                raise OSError(ELOOP, os.strerror(ELOOP), absolute)
+            path = root if target.startswith("/") else path
+            pending += target.split("/")[::-1]
+    return path
 
 
 def open_below(root: Path, absolute: str, flags: int = os.O_RDONLY) -> int:

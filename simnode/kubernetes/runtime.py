@@ -123,6 +123,10 @@ class Runtime:
         self._listed: set[str] = set()
         self._on_host: list[ListedSandbox] = []
 
+    def look_in(self, configurations: Path, plugins: Path) -> None:
+        """Look in other folders, as a runtime does that was started again with another configuration."""
+        self.configurations, self._plugins = configurations, plugins
+
     def listed(self) -> tuple[ListedSandbox, ...]:
         """Return what CRI lists: as in containerd, the sandboxes whose ADD has succeeded, and those on the host's network."""
         made = [one for id_ in tuple(self._listed) if (one := self._sandboxes.get(id_)) is not None]

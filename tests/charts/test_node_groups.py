@@ -1,6 +1,8 @@
 """Groups of nodes: each node has one daemon, with the configuration of its group; and a distribution's paths."""
 
 import itertools
+import json
+from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import yaml
 from railnet.configuration import Configuration, HostConfiguration, parse
 from railnet.vf.permitted_networks import NoIpam, SliceIpam, StickyIpam
 from tests.charts import features
+from tests.charts.distributions import HOSTS, paths
 from tests.charts.rendered import CHART, JsonObject, by_name, container, node_yaml, of_kind, pod, rendered
 
 pytestmark = pytest.mark.slow
@@ -155,25 +158,22 @@ def test_kubelets_folders_are_those_of_the_group() -> None:
         assert configured(documents, name).host.device_plugins == Path(device_plugins)
 
 
-@pytest.mark.parametrize(
-    ("distribution", "kubelet", "cri"),
-    [
-        ("kubeadm", None, "/run/containerd/containerd.sock"),
-        ("talos", None, "/run/containerd/containerd.sock"),
-        ("rke2", None, "/run/k3s/containerd/containerd.sock"),
-        ("k0s", Path("/var/lib/k0s/kubelet"), "/run/k0s/containerd.sock"),
-    ],
-)
-def test_distribution_has_its_paths_and_the_configuration_overrides_them(
-    distribution: str, kubelet: Path | None, cri: str
-) -> None:
+@pytest.mark.parametrize("distribution", HOSTS)
+def test_distribution_has_its_paths_and_the_configuration_overrides_them(distribution: str) -> None:
     documents = rendered(distribution=distribution)
     overridden = rendered(distribution=distribution, **{"node.configuration": {"host": {"kubelet": "/srv/kubelet"}}})
 
-    assert configured(documents).host == HostConfiguration(kubelet=kubelet, cri=Path(cri))
+    expected = HostConfiguration(**paths(distribution))
+    assert configured(documents).host == expected
     assert mounted_device_plugins(documents) == "/var/lib/kubelet/device-plugins"
-    assert configured(overridden).host == HostConfiguration(kubelet=Path("/srv/kubelet"), cri=Path(cri))
+    assert configured(overridden).host == replace(expected, kubelet=Path("/srv/kubelet"))
     assert mounted_device_plugins(overridden) == "/var/lib/kubelet/device-plugins"
+
+
+def test_schema_knows_exactly_the_distributions_that_have_paths() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+
+    assert set(schema["properties"]["distribution"]["enum"]) == HOSTS.keys()
 
 
 EXAMPLES = sorted(path.relative_to(CHART).as_posix() for path in (CHART / "examples").iterdir())

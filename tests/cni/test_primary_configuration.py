@@ -1,6 +1,7 @@
 """The primary configuration: read from the host, and kept in a record."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,22 @@ def test_primary_is_recorded_with_the_runtime_config_that_its_plugins_take() -> 
     conf = recorded["conf"]
     again = Primary(conf["name"], conf["cniVersion"], conf["plugins"])
     assert (again.name, again.version, again.plugins) == (primary.name, primary.version, primary.plugins)
+
+
+def test_plugins_that_were_appended_in_another_folder_run_once(tmp_path: Path) -> None:
+    (tmp_path / "net.d").mkdir()
+    (tmp_path / "net.d/10-n.conflist").write_text(
+        '{"name": "n", "cniVersion": "0.4.0", "plugins": [{"type": "bridge"}, {"type": "mesh"}]}'
+    )
+    (tmp_path / "net.d/00-railnet.conflist").write_text('{"plugins": [{"type": "railnet"}, {"type": "mesh"}]}')
+    stdin = CONF.replace(PRIMARY.encode(), b"/net.d/10-n.conflist")
+    ours = json.dumps({**json.loads(stdin), "conflist": "/net.d/00-railnet.conflist"}).encode()
+
+    primary = asyncio.run(primary_configuration.read(netconf.parse(ours), tmp_path, "ADD"))
+    of_the_usual_folder = asyncio.run(primary_configuration.read(netconf.parse(stdin), tmp_path, "ADD"))
+
+    assert [plugin["type"] for plugin in primary.plugins] == ["bridge"]
+    assert [plugin["type"] for plugin in of_the_usual_folder.plugins] == ["bridge", "mesh"]
 
 
 def test_links_on_the_host_are_followed_below_the_hosts_root(tmp_path: Path) -> None:

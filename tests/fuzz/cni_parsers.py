@@ -79,7 +79,10 @@ def network_configuration(data: bytes) -> None:
         return
     conf = netconf.parse(stdin, verb)
     assert conf.version in netconf.SUPPORTED_VERSIONS
-    assert all(isinstance(name, str) for name in (conf.primary, conf.device_plugins, *conf.resources, *conf.valid))
+    assert all(
+        isinstance(name, str)
+        for name in (conf.primary, conf.conflist, conf.device_plugins, *conf.resources, *conf.valid)
+    )
     assert all(isinstance(text, str) for pair in conf.annotations.items() for text in pair)
     assert all(0 < seconds <= netconf.MAX_SECONDS for seconds in conf.seconds.values())
     assert isinstance(conf.runtime_config, dict)

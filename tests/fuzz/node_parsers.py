@@ -35,7 +35,7 @@ from railnet.doctor import cluster_checks
 from railnet.doctor.cluster_parsing import pod_rails
 from railnet.errors import Misconfigured, NotPermitted
 from railnet.health_server import Health, Pages
-from railnet.install import elf_relocation, runtime_cached_configurations
+from railnet.install import cni_folders_record, elf_relocation, runtime_cached_configurations
 from railnet.kernel.foreign_state_files import Entry
 from railnet.kubelet import checkpoint, checkpointed_responses, podresources
 from railnet.kubelet.api import cri_pb2, deviceplugin_pb2, podresources_pb2
@@ -134,6 +134,13 @@ def remembered_rails(data: bytes) -> None:
     cards = [Card(one.address, one.guid, one.model, eligible=True) for one in memory]
     assert rail_memory.learn(memory, cards).numbers.memory == memory
     assert all(place.reason is None for place in rail_memory.place(RailNumbers(memory), cards).rails)
+
+
+def recorded_cni_folders(data: bytes) -> None:
+    """Judge the record of CNI folders."""
+    folders = cni_folders_record.parse(data)
+    assert all(path.startswith("/") and "\0" not in path for one in folders for path in one)
+    assert cni_folders_record.parse(json.dumps([one._asdict() for one in folders]).encode()) == folders
 
 
 def lost_record(data: bytes) -> None:
@@ -333,16 +340,14 @@ def program(data: bytes) -> None:
         raise refused
 
 
-class _Root:
-    """The root of a host on which Railnet's conflist is the only file."""
+class _Folder:
+    """The runtime's folder of configurations, in which Railnet's conflist is the only file."""
 
     def __init__(self, content: bytes | None) -> None:
         self._content = content
 
-    def __truediv__(self, path: str) -> "_Root":
-        return self
-
-    def read_bytes(self) -> bytes:
+    def read(self, name: str) -> bytes:
+        assert name == conflist.NAME
         if not self._content:
             raise FileNotFoundError
         return self._content
@@ -351,7 +356,7 @@ class _Root:
 def own_configuration(data: bytes) -> None:
     """Judge the two sources of the runtime's conflist: the primary's configuration and Railnet's present conflist."""
     primary, _, present = data.partition(SEPARATOR)
-    named = conflist.named_primary(_Root(present))  # type: ignore[arg-type]
+    named = conflist.named_primary(_Folder(present))  # type: ignore[arg-type]
     assert named is None or isinstance(named, str)
     path, configuration = "/etc/cni/net.d/10-flannel.conflist", Configuration()
     foreign = foreign_plugins.parse(present) or ForeignPlugins()
@@ -417,6 +422,9 @@ PARSERS = (
     Parser("record", record, (UnreadableRecord,), {"railnet.vf.record": _RECORD_FUNCTIONS}, with_digest),
     Parser(
         "rail-memory", remembered_rails, (UnreadableRailMemory,), {"railnet.vf.rail_memory": _RAIL_MEMORY_FUNCTIONS}
+    ),
+    Parser(
+        "cni-folders", recorded_cni_folders, (ValueError,), {"railnet.install.cni_folders_record": ("parse", "_path")}
     ),
     Parser("record-trace", lost_record, (), {"railnet.vf.record": ("find_lost", "_part")}),
     Parser(

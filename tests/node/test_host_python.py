@@ -45,7 +45,9 @@ def bare(node: Node) -> Iterator[None]:
     shutil.copytree(PLUGINS / ".railnet", below / ".railnet")
     shutil.copy(PLUGINS / "railnet", below / "railnet")
     ((version),) = (PLUGINS / ".railnet").iterdir()
-    (below / "stub").write_text(STUB.format(interpreter=python_bundle.interpreter(version.name)))
+    (below / "stub").write_text(
+        STUB.format(interpreter=python_bundle.interpreter(str(PLUGINS / ".railnet"), version.name))
+    )
     (below / "stub").chmod(0o755)
     primary_of({"type": "stub"})
     kept = (PLUGINS / "railnet").rename(PLUGINS / "railnet.kept")

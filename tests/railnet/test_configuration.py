@@ -30,7 +30,7 @@ PAGE = Path(__file__).parents[2] / "docs/configuration.md"
 EVERYTHING = """\
 apiVersion: railnet.io/v1alpha1
 kind: NodeConfiguration
-host: {sysfs: /a, kubelet: /b, devicePlugins: /f, flannel: /c/subnet.env, root: /d, cri: /e/crio.sock}
+host: {sysfs: /a, kubelet: /b, devicePlugins: /f, flannel: /c/subnet.env, root: /d, cri: /e/crio.sock, cniConf: /g, cniBin: /h}
 primary: /etc/cni/net.d/10-flannel.conflist
 rails: auto
 pools:
@@ -74,7 +74,14 @@ def refusal(text: str) -> str:
 def test_every_key_is_read() -> None:
     assert parse(EVERYTHING, "node.yaml") == Configuration(
         host=HostConfiguration(
-            Path("/a"), Path("/b"), Path("/f"), Path("/c/subnet.env"), Path("/d"), Path("/e/crio.sock")
+            Path("/a"),
+            Path("/b"),
+            Path("/f"),
+            Path("/c/subnet.env"),
+            Path("/d"),
+            Path("/e/crio.sock"),
+            Path("/g"),
+            Path("/h"),
         ),
         primary="/etc/cni/net.d/10-flannel.conflist",
         pools=(
@@ -132,6 +139,8 @@ def test_defaults_are_the_documented_values() -> None:
         Path("/run/flannel/subnet.env"),
         Path("/proc/1/root"),
         Path("/run/containerd/containerd.sock"),
+        Path("/etc/cni/net.d"),
+        Path("/opt/cni/bin"),
     )
     assert (default.primary, default.provision) == (None, ())
     assert default.pools == (Pool("rdma/ib_vf", Selector(link_type=("infiniband",))),)
@@ -192,6 +201,11 @@ WRONG = {
     "host: /sys": "host is '/sys'; it should be a mapping",
     "host: {sysfs: sys}": "host.sysfs is 'sys'; it should be an absolute path",
     'host: {sysfs: "/a\\0b"}': "host.sysfs is '/a\\x00b'; it should be an absolute path",
+    "host: {cniConf: net.d}": "host.cniConf is 'net.d'; it should be an absolute path",
+    **{
+        f"host: {{cniBin: '{path}'}}": f"host.cniBin is '{path}'; it should be an absolute path of at most 160 characters without white space and ':'"
+        for path in ("bin", "/opt/cni bin", "/opt/cni:/usr/lib/cni")
+    },
     "host: {sysfs: null}": "host.sysfs is null; it should be an absolute path",
     "primary: flannel": "primary is 'flannel'; it should be auto, or the absolute path of a CNI configuration",
     "primary: [/x]": "primary is ['/x']; it should be auto, or the absolute path of a CNI configuration",
@@ -271,6 +285,13 @@ WRONG = {
     "admission: {priorityClass: 1000}": "admission.priorityClass is 1000; it should be the name of a PriorityClass (lower-case letters, digits, hyphens and dots, at most 253)",
     "admission: {priorityClass: a..b}": "admission.priorityClass is 'a..b'; it should be the name of a PriorityClass (lower-case letters, digits, hyphens and dots, at most 253)",
 }
+
+
+def test_folder_of_plugins_whose_path_is_too_long_for_an_interpreter_line_is_refused() -> None:
+    folder = "/" + 160 * "a"
+
+    assert "at most 160 characters" in refusal(f"host: {{cniBin: {folder}}}")
+    assert parse(f"host: {{cniBin: {folder[:-1]}}}", "node.yaml").host.cni_bin == Path(folder[:-1])
 
 
 @pytest.mark.parametrize(("text", "words"), WRONG.items(), ids=WRONG.keys())

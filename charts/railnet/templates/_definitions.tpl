@@ -6,12 +6,17 @@
 {{ .Values.image.registry }}/railnet-admission:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
-{{/* Where a distribution has kubelet's root folder and the runtime's socket, if not where Railnet looks by itself. docs/install.md has their sources.
-     Each has its CNI folders in /etc/cni/net.d and /opt/cni/bin, and kubelet's device plugins in /var/lib/kubelet/device-plugins. */}}
+{{/* Where a distribution has its CNI folders, kubelet's root folder, the runtime's socket and flannel's lease, if not where Railnet looks by itself.
+     docs/install.md has their sources. Each has kubelet's device plugins in /var/lib/kubelet/device-plugins. */}}
 {{- define "railnet.distribution" -}}
 {{- $hosts := dict "kubeadm" dict "talos" dict
     "rke2" (dict "cri" "/run/k3s/containerd/containerd.sock")
-    "k0s" (dict "kubelet" "/var/lib/k0s/kubelet" "cri" "/run/k0s/containerd.sock") -}}
+    "k0s" (dict "kubelet" "/var/lib/k0s/kubelet" "cri" "/run/k0s/containerd.sock")
+    "k3s" (dict "cniConf" "/var/lib/rancher/k3s/agent/etc/cni/net.d" "cniBin" "/var/lib/rancher/k3s/data/cni" "cri" "/run/k3s/containerd/containerd.sock")
+    "microk8s" (dict "cniConf" "/var/snap/microk8s/current/args/cni-network" "cniBin" "/var/snap/microk8s/current/opt/cni/bin"
+      "kubelet" "/var/snap/microk8s/common/var/lib/kubelet" "cri" "/var/snap/microk8s/common/run/containerd.sock"
+      "flannel" "/var/snap/microk8s/common/run/flannel/subnet.env")
+    "openshift" (dict "cniConf" "/etc/kubernetes/cni/net.d" "cniBin" "/var/lib/cni/bin" "cri" "/run/crio/crio.sock") -}}
 {{ get $hosts .Values.distribution | toJson }}
 {{- end }}
 

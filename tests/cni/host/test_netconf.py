@@ -30,6 +30,7 @@ def facts(conf: NetConf) -> tuple[object, ...]:
         conf.version,
         conf.primary,
         conf.resources,
+        conf.conflist,
         conf.device_plugins,
         conf.seconds,
         conf.runtime_config,
@@ -44,6 +45,7 @@ def test_configuration_has_defaults() -> None:
         "0.3.1",
         PRIMARY,
         ["rdma/ib_vf"],
+        "/etc/cni/net.d/00-railnet.conflist",
         "/var/lib/kubelet/device-plugins",
         seconds,
         {},
@@ -55,6 +57,7 @@ def test_configuration_takes_every_key() -> None:
     conf = parse(
         a_conf(
             resources=["a/b", "c/d"],
+            conflist="/c",
             devicePlugins="/k",
             seconds={"daemon": 1, "delegate": 0.5},
             runtimeConfig={"portMappings": []},
@@ -64,7 +67,7 @@ def test_configuration_takes_every_key() -> None:
     )
 
     seconds = {"daemon": 1, "delegate": 0.5}
-    assert facts(conf)[2:] == (["a/b", "c/d"], "/k", seconds, {"portMappings": []}, {"ips": []})
+    assert facts(conf)[2:] == (["a/b", "c/d"], "/c", "/k", seconds, {"portMappings": []}, {"ips": []})
 
 
 @pytest.mark.parametrize(
@@ -137,6 +140,8 @@ def test_stdin_cannot_be_decoded_when_it_is_no_json_object(stdin: bytes, words: 
         ("resources", "rdma/ib_vf"),
         ("resources", None),
         ("resources", [1]),
+        ("conflist", None),
+        ("conflist", ["/x"]),
         ("devicePlugins", None),
         ("devicePlugins", {}),
         ("seconds", 5),

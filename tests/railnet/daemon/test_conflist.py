@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from cni.host import netconf
+from cni.host.chain import Primary
 from deviceplugin.pool_selection import Pool
 from railnet.configuration import Configuration, HostConfiguration, Timeouts
-from railnet.daemon.conflist import FOLDER, NAME, compose, copies, find_primary, why_inactive
+from railnet.daemon.conflist import NAME, ConflistFolder, compose, copies, find_primary, require_plugins, why_inactive
 from railnet.errors import Misconfigured
 
 DEFAULT = Configuration()
+FOLDER = str(HostConfiguration().cni_conf)
 PATH = f"{FOLDER}/10-flannel.conflist"
 FLANNEL = {
     "name": "cbr0",
@@ -64,6 +66,64 @@ def test_conflist_names_the_primary_and_puts_railnet_before_it() -> None:
             }
         ],
     }
+
+
+def test_conflist_names_itself_where_its_folder_is_not_the_usual_one() -> None:
+    configuration = Configuration(host=replace(HostConfiguration(), cni_conf=Path("/var/lib/rancher/net.d")))
+
+    content = compose(json.dumps(FLANNEL).encode(), PATH, configuration)
+
+    assert json.loads(content)["plugins"][0]["conflist"] == f"/var/lib/rancher/net.d/{NAME}"
+
+
+def test_primary_is_looked_for_in_the_folder_behind_an_absolute_link(host: Host) -> None:
+    host.has("10-b.conflist")
+    (host.root / "snap").symlink_to("/etc/cni")
+
+    folder = ConflistFolder(host.root, "/snap/net.d")
+
+    assert find_primary(folder, Configuration()) == "/snap/net.d/10-b.conflist"
+    assert "does not use /snap/net.d/00-railnet.conflist (it takes 10-b.conflist)" in str(why_inactive(folder))
+
+
+@pytest.mark.parametrize("folder", ["/elsewhere/net.d", "/host/elsewhere/net.d", "/host/etc/cni/net.d"])
+def test_multus_that_names_another_folder_of_the_runtime_is_passed_over(tmp_path: Path, folder: str) -> None:
+    files = tmp_path / "elsewhere/net.d"
+    files.mkdir(parents=True)
+    (files / "05-multus.conf").write_text(multus(clusterNetwork=folder))
+    (files / "10-flannel.conflist").write_text(json.dumps(FLANNEL))
+
+    found = find_primary(ConflistFolder(tmp_path, "/elsewhere/net.d"), Configuration())
+
+    assert found == "/elsewhere/net.d/10-flannel.conflist"
+
+
+def test_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        Misconfigured, match=r"/net\.d has no CNI configuration .*this host has no such folder.*host\.cniConf"
+    ):
+        find_primary(ConflistFolder(tmp_path, "/net.d"), Configuration())
+
+
+@pytest.mark.parametrize("made", [None, "bridge", "flannel"])
+def test_configured_folder_of_plugins_has_a_plugin_of_the_primary(tmp_path: Path, made: str | None) -> None:
+    host = replace(HostConfiguration(), root=tmp_path, cni_bin=Path("/bin"))
+    primary = Primary("cbr0", "1.0.0", [{"type": "flannel"}, {"type": "portmap"}])
+    if made is not None:
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin" / made).symlink_to("/not/here")
+
+    if made == "flannel":
+        require_plugins(host, primary, PATH)
+    else:
+        with pytest.raises(
+            Misconfigured, match=r"host\.cniBin is /bin, which has no plugin of .* \(flannel, portmap\)"
+        ):
+            require_plugins(host, primary, PATH)
+
+
+def test_usual_folder_of_plugins_is_not_looked_at(tmp_path: Path) -> None:
+    require_plugins(replace(HostConfiguration(), root=tmp_path), Primary("n", "1.0.0", [{"type": "bridge"}]), PATH)
 
 
 def test_conflist_carries_the_settings_that_the_executable_needs_without_the_daemon() -> None:
@@ -151,19 +211,22 @@ def test_primary_is_the_first_valid_configuration_other_than_railnets(host: Host
     host.has("02-notes.txt", "05-x.conflist.bak")
     (host.folder / "03-folder.conf").mkdir()
 
-    assert find_primary(host.root, Configuration()) == f"{FOLDER}/10-b.conflist"
+    assert find_primary(ConflistFolder(host.root), Configuration()) == f"{FOLDER}/10-b.conflist"
 
 
 def test_primary_may_have_any_file_name_that_libcni_reads(host: Host) -> None:
     host.has("c.conflist", "b.json", "a.conf")
 
-    assert find_primary(host.root, Configuration()) == f"{FOLDER}/a.conf"
+    assert find_primary(ConflistFolder(host.root), Configuration()) == f"{FOLDER}/a.conf"
 
 
 def test_configured_primary_is_not_searched_for(host: Host) -> None:
     host.has("10-b.conflist")
 
-    assert find_primary(host.root, Configuration(primary="/elsewhere/x.conflist")) == "/elsewhere/x.conflist"
+    assert (
+        find_primary(ConflistFolder(host.root), Configuration(primary="/elsewhere/x.conflist"))
+        == "/elsewhere/x.conflist"
+    )
 
 
 @pytest.mark.parametrize("names", [(), (NAME,)], ids=["an empty folder", "ours alone"])
@@ -171,7 +234,7 @@ def test_missing_primary_is_misconfigured(host: Host, names: tuple[str, ...]) ->
     host.has(*names)
 
     with pytest.raises(Misconfigured, match=r"has no CNI configuration but Railnet's: install flannel"):
-        find_primary(host.root, Configuration())
+        find_primary(ConflistFolder(host.root), Configuration())
 
 
 @pytest.mark.parametrize("content", ["", '{"cniVers'], ids=["empty", "half"])
@@ -181,14 +244,14 @@ def test_broken_primary_in_use_is_not_skipped(host: Host, content: str) -> None:
     host.has("87-podman-bridge.conflist")
 
     with pytest.raises(Misconfigured, match=r"10-flannel\.conflist is not JSON.*stays as it is"):
-        find_primary(host.root, Configuration())
+        find_primary(ConflistFolder(host.root), Configuration())
 
 
 def test_next_configuration_follows_a_primary_that_was_moved_away(host: Host) -> None:
     host.has(NAME, content=json.dumps(composed()))
     host.has("10-flannel.conflist.cilium_bak", "05-cilium.conflist", "87-podman-bridge.conflist")
 
-    assert find_primary(host.root, Configuration()) == f"{FOLDER}/05-cilium.conflist"
+    assert find_primary(ConflistFolder(host.root), Configuration()) == f"{FOLDER}/05-cilium.conflist"
 
 
 @pytest.mark.parametrize("ours", ["", "[]", '{"plugins": []}', '{"plugins": [5]}'])
@@ -196,12 +259,12 @@ def test_primary_is_found_although_railnets_own_file_is_broken(host: Host, ours:
     host.has(NAME, content=ours)
     host.has("10-b.conflist")
 
-    assert find_primary(host.root, Configuration()) == f"{FOLDER}/10-b.conflist"
+    assert find_primary(ConflistFolder(host.root), Configuration()) == f"{FOLDER}/10-b.conflist"
 
 
 def test_missing_cni_folder_is_misconfigured(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured):
-        find_primary(tmp_path, Configuration())
+        find_primary(ConflistFolder(tmp_path), Configuration())
 
 
 # Whether a runtime would use ours.
@@ -211,7 +274,7 @@ def test_missing_cni_folder_is_misconfigured(tmp_path: Path) -> None:
 def test_conflist_is_active_when_it_sorts_first(host: Host, others: tuple[str, ...]) -> None:
     host.has(NAME, *others)
 
-    assert why_inactive(host.root) is None
+    assert why_inactive(ConflistFolder(host.root)) is None
 
 
 @pytest.mark.parametrize(
@@ -227,33 +290,33 @@ def test_conflist_is_active_when_it_sorts_first(host: Host, others: tuple[str, .
 def test_conflist_is_inactive_when_another_file_sorts_first(host: Host, names: tuple[str, ...], found: str) -> None:
     host.has(*names)
 
-    assert f"does not use {FOLDER}/{NAME} ({found})" in why_inactive(host.root)
+    assert f"does not use {FOLDER}/{NAME} ({found})" in why_inactive(ConflistFolder(host.root))
 
 
 def test_remedy_names_the_file_that_sorts_before_the_conflist(host: Host) -> None:
     host.has("10-flannel.conflist")
-    absent = why_inactive(host.root)
+    absent = why_inactive(ConflistFolder(host.root))
     host.has(NAME, "00-multus.conf")
 
     assert "rename" not in absent
-    assert "rename what sorts before it" in why_inactive(host.root)
+    assert "rename what sorts before it" in why_inactive(ConflistFolder(host.root))
 
 
 def test_copies_that_other_tools_renamed_are_found(host: Host) -> None:
     host.has(NAME, f"{NAME}.cilium_bak", f"{NAME}.bak", "10-flannel.conflist", "10-flannel.conflist.bak")
 
-    assert [path.name for path in copies(host.root)] == [NAME, f"{NAME}.bak", f"{NAME}.cilium_bak"]
+    assert [path.name for path in copies(ConflistFolder(host.root))] == [NAME, f"{NAME}.bak", f"{NAME}.cilium_bak"]
 
 
 @pytest.mark.parametrize("name", ["00-a.conflist.bak", "00-README", "00-a.yaml"])
 def test_file_that_no_runtime_reads_does_not_make_the_conflist_inactive(host: Host, name: str) -> None:
     host.has(NAME, name)
 
-    assert why_inactive(host.root) is None
+    assert why_inactive(ConflistFolder(host.root)) is None
 
 
 def test_conflist_is_inactive_without_the_cni_folder(tmp_path: Path) -> None:
-    assert "there is none" in why_inactive(tmp_path)
+    assert "there is none" in why_inactive(ConflistFolder(tmp_path))
 
 
 @pytest.mark.parametrize("version", [{}, {"cniVersion": "0.2.0"}, {"cniVersion": "latest"}], ids=repr)
@@ -289,7 +352,7 @@ def test_multus_that_leads_back_to_railnet_is_passed_over(host: Host, settings: 
     host.has("05-multus.conf", content=multus(**settings))
     host.has("10-flannel.conflist", content=json.dumps(FLANNEL))
 
-    assert find_primary(host.root, Configuration()) == PATH
+    assert find_primary(ConflistFolder(host.root), Configuration()) == PATH
 
 
 @pytest.mark.parametrize("settings", CIRCLES.values(), ids=list(CIRCLES))
@@ -297,7 +360,7 @@ def test_multus_that_leads_back_to_railnet_alone_is_named(host: Host, settings: 
     host.has("05-multus.conf", content=multus(**settings))
 
     with pytest.raises(Misconfigured, match=r"05-multus\.conf is Multus and .*set Multus' clusterNetwork"):
-        find_primary(host.root, Configuration())
+        find_primary(ConflistFolder(host.root), Configuration())
 
 
 @pytest.mark.parametrize(
@@ -315,4 +378,4 @@ def test_multus_before_another_network_may_be_the_primary(host: Host, settings: 
     host.has("05-multus.conf", content=multus(**settings))
     host.has("10-flannel.conflist", content=json.dumps(FLANNEL))
 
-    assert find_primary(host.root, Configuration()) == f"{FOLDER}/05-multus.conf"
+    assert find_primary(ConflistFolder(host.root), Configuration()) == f"{FOLDER}/05-multus.conf"

@@ -16,9 +16,10 @@ import pytest
 from railnet.configuration import Configuration, HostConfiguration, Timeouts
 from railnet.daemon import conflist
 from railnet.daemon import conflist_keeper as activation_module
-from railnet.daemon.conflist import FOLDER, NAME
+from railnet.daemon.conflist import NAME
 from railnet.daemon.conflist_keeper import ConflistKeeper
 
+FOLDER = str(HostConfiguration().cni_conf)
 FLANNEL = {"cniVersion": "0.3.1", "name": "cbr0", "plugins": [{"type": "flannel"}]}
 
 

@@ -498,6 +498,21 @@ VALUES = [
 ]
 
 
+def test_findings_about_configurations_name_the_configured_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "root/snap/cni-network"
+
+    def with_primary(_: Path) -> None:
+        folder.mkdir(parents=True)
+        (folder / "10-flannel.conflist").touch()
+
+    facts = gathered(tmp_path, SOUND, monkeypatch, before=with_primary, host="cniConf: /snap/cni-network")
+
+    assert facts.configurations == ("10-flannel.conflist",)
+    assert [(one.name, one.where) for one in findings(facts)] == [("conflist-missing", "/snap/cni-network")]
+
+
 def test_machine_that_is_no_node_has_this_finding_and_none_of_a_node() -> None:
     facts = Facts(Inventory(), Daemon(None, "silent"), is_node=False, clock_is_synchronised=False)
 

@@ -12,6 +12,7 @@ import pytest
 from railnet.configuration import Configuration, HostConfiguration
 from railnet.install import installer as install_module
 from railnet.install import python_bundle as bundle_module
+from railnet.install.executable_location import ExecutableLocation
 from railnet.install.installer import ExecutableDoesNotWork
 
 
@@ -136,7 +137,7 @@ def test_installation_that_waited_locks_the_new_folder(host: Path, monkeypatch: 
         flock(fd, operation)
 
     monkeypatch.setattr(fcntl, "flock", removed_meanwhile)
-    with install_module.locked(host):
+    with install_module.locked(ExecutableLocation(host)):
         second = os.open(folder, os.O_RDONLY)
         try:
             with pytest.raises(BlockingIOError):

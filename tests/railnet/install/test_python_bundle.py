@@ -10,22 +10,24 @@ from pathlib import Path
 import pytest
 
 from railnet.install import python_bundle
+from railnet.install.executable_location import ExecutableLocation
 
 ROOT = Path(__file__).resolve().parents[3]
 MEBIBYTE = 1 << 20
+ON_HOST = ExecutableLocation(Path("/")).bundles
 
 
 @pytest.fixture(scope="module")
 def version(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bundle") / ".railnet"
-    return folder / python_bundle.install(folder)
+    return folder / python_bundle.install(folder, ON_HOST)
 
 
 def run(version: Path, code: str) -> str:
     """Run code by the bundle's interpreter, which stands elsewhere than it was made for: its loader is told where."""
     (loader,) = (version / "lib").glob("ld-*")
-    interpreter = version / Path(python_bundle.interpreter(version.name)).relative_to(
-        f"{python_bundle.FOLDER}/{version.name}"
+    interpreter = version / Path(python_bundle.interpreter(ON_HOST, version.name)).relative_to(
+        f"{ON_HOST}/{version.name}"
     )
     command = [loader, "--library-path", version / "lib", interpreter, python_bundle.FLAGS, "-c", code]
     return subprocess.run(command, env={}, capture_output=True, text=True, check=True).stdout
@@ -64,13 +66,13 @@ def test_bundle_is_written_by_root_alone_and_read_by_all(version: Path) -> None:
 
 
 def test_version_is_the_same_for_the_same_content(version: Path, tmp_path: Path) -> None:
-    assert python_bundle.install(tmp_path) == version.name
+    assert python_bundle.install(tmp_path, ON_HOST) == version.name
 
 
 def test_version_changes_with_any_module(version: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python_bundle, "STANDARD_MODULES", (*python_bundle.STANDARD_MODULES, "bisect"))
 
-    assert python_bundle.install(tmp_path) != version.name
+    assert python_bundle.install(tmp_path, ON_HOST) != version.name
 
 
 def test_version_changes_with_the_way_a_program_is_made(
@@ -78,7 +80,7 @@ def test_version_changes_with_the_way_a_program_is_made(
 ) -> None:
     monkeypatch.setattr(python_bundle, "_LISTS", ())
 
-    assert python_bundle.install(tmp_path) != version.name
+    assert python_bundle.install(tmp_path, ON_HOST) != version.name
 
 
 def test_interrupted_installation_is_started_again(version: Path, tmp_path: Path) -> None:
@@ -86,14 +88,16 @@ def test_interrupted_installation_is_started_again(version: Path, tmp_path: Path
     unfinished.mkdir()
     (unfinished / "rest").touch()
 
-    python_bundle.install(tmp_path)
+    python_bundle.install(tmp_path, ON_HOST)
 
     assert [path.name for path in tmp_path.iterdir()] == [version.name]
     assert not (tmp_path / version.name / "rest").exists()
 
 
 def test_kernel_accepts_the_interpreter_line(version: Path) -> None:
-    assert len(f"#!{python_bundle.interpreter(version.name)} {python_bundle.FLAGS}\n") < 256  # BINPRM_BUF_SIZE
+    bundles = ExecutableLocation(Path("/"), f"/{'a' * 159}").bundles  # the longest folder that host.cniBin may be
+
+    assert len(f"#!{python_bundle.interpreter(bundles, version.name)} {python_bundle.FLAGS}\n") < 256  # BINPRM_BUF_SIZE
 
 
 def test_running_interpreter_is_the_one_that_is_copied(version: Path) -> None:

@@ -11,17 +11,22 @@ from typing import Any
 import pytest
 
 from railnet.configuration import Configuration, HostConfiguration
-from railnet.daemon.conflist import FOLDER, NAME
+from railnet.daemon.conflist import NAME
 from railnet.install import installer as install_module
 from railnet.install import uninstaller as uninstall_module
 from railnet.install.uninstaller import Leaving, needed_by
 from railnet.vf.record import SandboxPod, encode
 from tests.railnet.vf.builders import a_record
 
+FOLDER = str(HostConfiguration().cni_conf)
 PRIMARY = f"{FOLDER}/10-flannel.conflist"
 OURS = {"cniVersion": "0.3.1", "name": "cbr0", "plugins": [{"type": "railnet", "primary": PRIMARY}]}
 FLANNEL = {"cniVersion": "0.3.1", "name": "cbr0", "plugins": [{"type": "flannel"}]}
 NETNS = "/var/run/netns/cni-1"
+
+
+def host_at(root: Path) -> HostConfiguration:
+    return replace(HostConfiguration(), root=root)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +39,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (host / "proc").mkdir()
     (host / FOLDER.lstrip("/") / "10-flannel.conflist").write_text(json.dumps(FLANNEL))
     (host / FOLDER.lstrip("/") / NAME).write_text(json.dumps(OURS))
-    install_module.install(Configuration(host=replace(HostConfiguration(), root=host)), lambda root, executable: None)
+    install_module.install(Configuration(host=host_at(host)), lambda root, executable: None)
     (host / "run/netns/cni-1").write_bytes(b"")
     return host
 
@@ -195,15 +200,15 @@ def test_runtime_is_given_back_to_the_primary_at_once(host: Path) -> None:
     folder = host / FOLDER.lstrip("/")
     (folder / f"{NAME}.cilium_bak").write_text("")
 
-    Leaving(host).deactivate()
+    Leaving(host_at(host)).deactivate()
 
     assert [path.name for path in folder.iterdir()] == ["10-flannel.conflist"]
 
 
 def test_deactivation_without_a_conflist_succeeds(host: Path, tmp_path: Path) -> None:
-    Leaving(host).deactivate()
-    Leaving(host).deactivate()
-    Leaving(tmp_path / "nothing").deactivate()
+    Leaving(host_at(host)).deactivate()
+    Leaving(host_at(host)).deactivate()
+    Leaving(host_at(tmp_path / "nothing")).deactivate()
 
 
 def runs(host: Path) -> Path:
@@ -219,7 +224,7 @@ def runs(host: Path) -> Path:
 @pytest.mark.parametrize("by", ["a pod with a rail", "a request"])
 def test_executable_stays_until_nothing_needs_it(host: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
     monkeypatch.setattr(uninstall_module, "_LOOK_SECONDS", 0.01)
-    leaving = Leaving(host)
+    leaving = Leaving(host_at(host))
     needs_it = record(host) if by == "a pod with a rail" else runs(host)
 
     async def scenario() -> tuple[bool, str | None]:
@@ -244,14 +249,14 @@ def test_state_of_the_daemon_is_removed(host: Path) -> None:
     (host / "var/lib/railnet").mkdir(parents=True)
     (host / "var/lib/railnet/rails.json").write_text("{}")
 
-    Leaving(host).forget()
+    Leaving(host_at(host)).forget()
 
     assert not (host / "run/railnet").exists()
     assert not (host / "var/lib/railnet").exists()
 
 
 def test_add_that_the_runtime_wrote_down_after_the_last_look_is_given_back(host: Path) -> None:
-    leaving, path = Leaving(host), host / "var/lib/cni/results/cbr0-abc-eth0"
+    leaving, path = Leaving(host_at(host)), host / "var/lib/cni/results/cbr0-abc-eth0"
 
     def finish(root: Path, seconds: float) -> frozenset[int]:
         caches(host, entry())
@@ -290,7 +295,7 @@ def test_plugin_that_railnets_conflist_alone_has_goes_to_the_primarys(host: Path
     primary.chmod(0o644)
     ours = conflist(host, NAME, own(ISTIO, {"type": "tuning"}))
 
-    Leaving(host).deactivate()
+    Leaving(host_at(host)).deactivate()
 
     assert not ours.exists()
     assert json.loads(primary.read_bytes()) == {**FLANNEL, "plugins": [{"type": "flannel"}, ISTIO, {"type": "tuning"}]}
@@ -303,7 +308,7 @@ def test_plugin_that_the_primary_has_stays_there_once(host: Path, copies: dict[s
     before = primary.stat().st_ino
     conflist(host, NAME, own(ISTIO, omit=["istio-cni"], copies=copies))
 
-    Leaving(host).deactivate()
+    Leaving(host_at(host)).deactivate()
 
     assert primary.stat().st_ino == before
 
@@ -312,7 +317,7 @@ def test_plugin_that_its_installer_took_out_of_railnets_conflist_goes_from_the_p
     primary = conflist(host, FLANNEL_FILE, {**FLANNEL, "plugins": [{"type": "flannel"}, ISTIO]})
     conflist(host, NAME, own(omit=["istio-cni"]))
 
-    Leaving(host).deactivate()
+    Leaving(host_at(host)).deactivate()
 
     assert types(primary) == ["flannel"]
 
@@ -322,7 +327,7 @@ def test_copy_of_railnets_conflist_calls_the_primarys_plugins(host: Path) -> Non
     conflist(host, NAME, own(ISTIO))
     copy = conflist(host, "02-istio-cni.conflist", own(ISTIO))
 
-    Leaving(host).deactivate()
+    Leaving(host_at(host)).deactivate()
 
     assert types(copy) == ["flannel", "portmap", "istio-cni"]
 
@@ -334,7 +339,7 @@ def test_primary_that_cannot_take_a_plugin_is_said_and_left(
     path = conflist(host, FLANNEL_FILE, primary)
     ours = conflist(host, NAME, own(ISTIO))
 
-    Leaving(host).deactivate()
+    Leaving(host_at(host)).deactivate()
 
     assert (ours.exists(), path.read_text()) == (False, primary)
     assert "(istio-cni) are not in the primary's" in caplog.text

@@ -1,13 +1,14 @@
 """Atomic writes, and reading of the host's files."""
 
 import os
+from errno import ELOOP
 from itertools import count
 from pathlib import Path
 
 import pytest
 
 from railnet.kernel import files
-from railnet.kernel.files import below, open_below, read_below, write_atomically
+from railnet.kernel.files import below, followed, open_below, read_below, write_atomically
 from tests.cni.host.shell_plugins import descriptors
 
 
@@ -122,6 +123,36 @@ def test_missing_folder_is_not_created(tmp_path: Path) -> None:
 )
 def test_below_puts_a_hosts_path_under_its_root(root: str, absolute: str, expected: str) -> None:
     assert below(Path(root), absolute) == Path(expected)
+
+
+LINKS = {
+    "none": ("/opt/cni/bin", {}, "opt/cni/bin"),
+    "absolute": ("/opt/cni/bin", {"opt": "/var/opt"}, "var/opt/cni/bin"),
+    "relative": ("/snap/current/bin", {"snap/current": "9072"}, "snap/9072/bin"),
+    "upwards": ("/a/b/c", {"a/b": "../d"}, "d/c"),
+    "beyond the root": ("/a", {"a": "../../../d"}, "d"),
+    "of a link": ("/a/x", {"a": "/b", "b": "/c"}, "c/x"),
+    "dots": ("//a/./b/../c", {}, "a/c"),
+}
+
+
+@pytest.mark.parametrize(("path", "links", "expected"), LINKS.values(), ids=LINKS)
+def test_links_are_followed_as_on_the_host(tmp_path: Path, path: str, links: dict[str, str], expected: str) -> None:
+    for name, target in links.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).symlink_to(target)
+
+    assert followed(tmp_path, path) == tmp_path / expected
+
+
+def test_links_in_a_circle_are_an_error_that_names_the_path(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("/b")
+    (tmp_path / "b").symlink_to("/a")
+
+    with pytest.raises(OSError, match="/a/x") as raised:
+        followed(tmp_path, "/a/x")
+
+    assert raised.value.errno == ELOOP
 
 
 # Reading of a host whose root is another folder.
