@@ -126,19 +126,19 @@ def says_the_same(content: bytes | None, other: bytes) -> bool:
         return False
 
 
-def require_plugins(host: HostConfiguration, primary: Primary, path: str) -> None:
+def require_plugins(host: HostConfiguration, path: str) -> None:
     """Make sure that a configured folder of plugins is one that the runtime has: it has some plugin of the primary at `path`.
 
     A runtime that does not find Railnet's executable starts no pod at all. The default folder is not looked at: beside it, CRI-O has another
     one, in which all plugins of a primary may be (cri-o/cri-o, pkg/config/config.go, plugin_dirs).
 
     Raises:
-        Misconfigured: it has none of them. OSError: links of its path lead in a circle.
+        Misconfigured: it has none of them. CniError: the primary is broken. OSError: it cannot be read, or links lead in a circle.
     """
     if host.cni_bin == HostConfiguration().cni_bin:
         return
     folder = followed(host.root, str(host.cni_bin))
-    types = [plugin["type"] for plugin in primary.plugins]
+    types = [plugin["type"] for plugin in _parsed(host.root, path).plugins]
     if not any(os.path.lexists(folder / name) for name in types):
         raise Misconfigured(
             f"host.cniBin is {host.cni_bin}, which has no plugin of {path} ({', '.join(types)}); it should be the folder in which the container "
@@ -229,7 +229,7 @@ class _Network(NamedTuple):
 def _valid(folder: ConflistFolder, name: str) -> _Network | None:
     """Read a file; None if it is none for a primary network."""
     try:
-        primary = parsed(folder.root, folder.file(name))
+        primary = _parsed(folder.root, folder.file(name))
     except (CniError, OSError, ValueError):
         return None
     return _Network(name, primary.name, primary.plugins) if name != NAME and name.isprintable() else None
@@ -379,7 +379,7 @@ def require_no_circle(folder: ConflistFolder, path: str) -> None:
     Raises:
         CniError: it is broken. LeadsBack: it calls Railnet. OSError: it cannot be read.
     """
-    primary = parsed(folder.root, path)
+    primary = _parsed(folder.root, path)
     if any(plugin["type"] in multus_circle.TYPES for plugin in primary.plugins):
         names = {*_in_order(folder), NAME}
         networks = [(name, primary.name if name == NAME else _network(folder, name)) for name in names]
@@ -387,12 +387,7 @@ def require_no_circle(folder: ConflistFolder, path: str) -> None:
         multus_default_network.refuse(path, primary.plugins, runtimes)
 
 
-def parsed(root: Path, path: str) -> Primary:
-    """Read the primary at `path` of the host.
-
-    Raises:
-        CniError: it is broken. OSError: it cannot be read.
-    """
+def _parsed(root: Path, path: str) -> Primary:
     return parse(read_below(root, path), path, read_folder=partial(read_folder, root))
 
 

@@ -168,7 +168,7 @@ class ConflistKeeper:
 
     def _require_plugins(self, primary: str) -> None:
         try:
-            conflist.require_plugins(self._configuration.host, conflist.parsed(self._folder.root, primary), primary)
+            conflist.require_plugins(self._configuration.host, primary)
         except CniError:
             return  # `compose` reports it
 

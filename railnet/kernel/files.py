@@ -113,23 +113,24 @@ def followed(root: Path, absolute: str) -> Path:
     Raises:
         OSError: ELOOP, the path has more links than the kernel follows; the error names the path.
     """
-    pending, path, links = absolute.split("/")[::-1], root, 0
+    top = str(root).rstrip("/")
+    pending, path, links = absolute.split("/")[::-1], top, 0
     while pending:
         name = pending.pop()
         if name == "..":
-            path = path if path == root else path.parent
+            path = path if path == top else path.rpartition("/")[0]
         elif name not in ("", "."):
             try:
-                target = os.readlink(path / name)
+                target = os.readlink(f"{path}/{name}")
             except OSError:  # it is no link, or is absent
-                path /= name
+                path = f"{path}/{name}"
                 continue
             links += 1
             if links > _MOST_LINKS:
                 raise OSError(ELOOP, os.strerror(ELOOP), absolute)
-            path = root if target.startswith("/") else path
+            path = top if target.startswith("/") else path
             pending += target.split("/")[::-1]
-    return path
+    return Path(path or "/")
 
 
 def open_below(root: Path, absolute: str, flags: int = os.O_RDONLY) -> int:

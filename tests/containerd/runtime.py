@@ -32,6 +32,11 @@ sandbox = "{busybox.NAME}"
 [plugins."io.containerd.cri.v1.runtime"]
 restrict_oom_score_adj = true
 """
+_CNI_TOML = """
+[plugins."io.containerd.cri.v1.runtime".cni]
+conf_dir = "{}"
+bin_dirs = ["{}"]
+"""
 _messages, _services = grpc.protos_and_services("tests/containerd/cri.proto")
 
 
@@ -50,13 +55,14 @@ class Containerd:
 
     def __init__(self) -> None:
         self._program = Program(["containerd", f"--config={_RUN}/containerd.toml"])
+        self._cni = ""
         self._channel: grpc.Channel
         self._cri: Any
 
     def start(self) -> None:
         """Start containerd, and wait until it answers."""
         _RUN.mkdir(exist_ok=True)
-        (_RUN / "containerd.toml").write_text(_TOML)
+        (_RUN / "containerd.toml").write_text(_TOML + self._cni)
         self._program.start()
         self._channel = grpc.insecure_channel(f"unix:{SOCKET}")
         self._cri = _services.RuntimeServiceStub(self._channel)
@@ -69,6 +75,11 @@ class Containerd:
     def restart(self) -> None:
         self.stop()
         self.start()
+
+    def look_in(self, folders: tuple[Path, Path] | None) -> None:
+        """Restart with these folders of CNI configurations and plugins; None for its defaults."""
+        self._cni = _CNI_TOML.format(*folders) if folders is not None else ""
+        self.restart()
 
     def load_image(self) -> None:
         """Import the image of the sandboxes' pause container."""

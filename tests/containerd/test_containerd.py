@@ -16,11 +16,14 @@ from cni.primary_gc.state_files import StateFile, StateFolder
 from cni.primary_gc.state_files import parse as parse_state_file
 from railnet.kernel.foreign_state_files import entries
 from railnet.kubelet import cri
+from simnode.linux import empty_folders, libc
 from simnode.linux.netns import run_inside
-from simnode.preinstalled_files import FlannelLease
+from simnode.preinstalled_files import CONFIGURATION, FlannelLease
+from tests.charts.distributions import HOSTS
 from tests.cluster.process import wait_until
 from tests.containerd.conftest import ContainerdNode
 from tests.containerd.runtime import SOCKET, Sandbox
+from tests.node.distribution_paths import USUAL_BIN, USUAL_CONF, Paths, configure
 
 LEASE = Path("/run/flannel/subnet.env")
 PRIMARY = Path("/etc/cni/net.d/10-flannel.conflist")
@@ -195,6 +198,46 @@ def test_live_pods_keep_their_state_when_leftovers_of_dead_pods_are_removed(node
 
     assert {path.name for path in addresses.glob("10.*")} == {one.ip, other.ip}
     assert len(list(RESULTS.glob("cbr0-*"))) == 2
+
+
+# Other CNI folders.
+
+
+@pytest.fixture
+def k3s(node: ContainerdNode) -> Iterator[Paths]:
+    """Have the runtime's folders where K3s has them, and Railnet after them; then where they were before."""
+    before, paths = CONFIGURATION.read_bytes(), Paths({key: HOSTS["k3s"][key] for key in ("cniConf", "cniBin")})
+    empty_folders.mount_empty(Path("/var/lib/rancher"))
+    node.node.stop_daemon()
+    paths.make()
+    configure({"cri": str(SOCKET), **paths.host})
+    _move_to(node, (paths.conf, paths.bin))
+    yield paths
+    node.remove_all()
+    node.node.stop_daemon()
+    paths.undo()
+    CONFIGURATION.write_bytes(before)
+    _move_to(node, None)
+    libc.unmount("/var/lib/rancher")
+
+
+def _move_to(node: ContainerdNode, folders: tuple[Path, Path] | None) -> None:
+    node.containerd.look_in(folders)
+    node.node.install()
+    node.node.start_daemon()
+    node.containerd.wait_for_network("cbr0")
+
+
+def test_runtime_with_the_folders_of_k3s_runs_pods_with_a_rail_and_without(node: ContainerdNode, k3s: Paths) -> None:
+    wait_until(lambda: not (USUAL_BIN / ".railnet").exists(), 60, "the end of the files in the usual folders")
+
+    plain, train = node.run(node.admit("plain")), node.run(node.admit("train", vfs=1))
+
+    assert (links(plain.netns), links(train.netns)) == ({"lo", "eth0"}, {"lo", "eth0", "net1"})
+    assert (k3s.ours.is_file(), k3s.executable.is_file(), (USUAL_CONF / k3s.ours.name).exists()) == (True, True, False)
+    node.remove_all()
+    node.node.stop_daemon()
+    node.remove(node.run(node.admit("plain")))
 
 
 # Restarts.

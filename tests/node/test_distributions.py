@@ -1,6 +1,5 @@
 """Whole nodes with the paths of each distribution, as the chart has them; and CNI folders that change, that are links, and that are wrong."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -19,84 +18,20 @@ from simnode.linux import empty_folders, libc
 from simnode.node import Node, Pod
 from simnode.preinstalled_files import CONFIGURATION
 from tests.charts.distributions import HOSTS
+from tests.node.distribution_paths import FOLDERS, USUAL_BIN, USUAL_CONF, Paths, configure
 from tests.node.primaries import node_links
 from tests.waiting import until
 
-# Folders of distributions that no simulated node has; each is one of its own for a test.
-_FOLDERS = tuple(map(Path, ("/var/lib/rancher", "/var/lib/k0s", "/var/snap", "/etc/kubernetes")))
-_USUAL_CONF, _USUAL_BIN = Path("/etc/cni/net.d"), Path("/opt/cni/bin")
-_OURS = "00-railnet.conflist"
-_K3S_VERSION = Path("/var/lib/rancher/k3s/data/0123abcd/bin")  # K3s names this folder by a hash of its content
 _SECONDS = 60
 
 
 @pytest.fixture(autouse=True)
 def _folders_of_distributions() -> Iterator[None]:
     with ExitStack() as mounted:
-        for folder in _FOLDERS:
+        for folder in FOLDERS:
             empty_folders.mount_empty(folder)
             mounted.callback(libc.unmount, str(folder))
         yield
-
-
-class Paths:
-    """Where the parts of a node are: as its `host` says, else where they usually are."""
-
-    def __init__(self, host: dict[str, str]) -> None:
-        self.host = host
-        self.conf = Path(host.get("cniConf", _USUAL_CONF))
-        self.bin = Path(host.get("cniBin", _USUAL_BIN))
-        self.cri = Path(host.get("cri", SOCKET))
-
-    @property
-    def ours(self) -> Path:
-        return self.conf / _OURS
-
-    @property
-    def executable(self) -> Path:
-        return self.bin / "railnet"
-
-    @property
-    def primary(self) -> Path:
-        return self.conf / "10-flannel.conflist"
-
-    def make(self) -> None:
-        """Have the runtime's folders on the node, with flannel and the plugins in them, and none in the usual folders."""
-        if self.bin != _USUAL_BIN:
-            self._put_plugins()
-        self.conf.mkdir(parents=True, exist_ok=True)
-        if self.conf != _USUAL_CONF:
-            shutil.move(_USUAL_CONF / "10-flannel.conflist", self.primary)
-        if "flannel" in self.host:
-            self._put_lease(Path(self.host["flannel"]))
-
-    def _put_plugins(self) -> None:
-        if "/snap/" in str(self.bin):  # the folder of the current revision is a link
-            Path("/var/snap/microk8s/9072").mkdir(parents=True)
-            Path("/var/snap/microk8s/current").symlink_to("/var/snap/microk8s/9072")
-        self.bin.mkdir(parents=True)
-        is_k3s = "/k3s/" in str(self.bin)
-        real = _K3S_VERSION if is_k3s else self.bin
-        real.mkdir(parents=True, exist_ok=True)
-        for plugin in [path for path in _USUAL_BIN.iterdir() if path.name not in ("railnet", ".railnet")]:
-            shutil.move(plugin, real / plugin.name)
-            if is_k3s:
-                (self.bin / plugin.name).symlink_to(real / plugin.name)
-
-    def _put_lease(self, lease: Path) -> None:
-        """Write what MicroK8s' flannel has in its own folders (canonical/microk8s, default-args/flannel-template.conflist)."""
-        lease.parent.mkdir(parents=True)
-        Path("/var/snap/microk8s/common/var/lib/cni/flannel").mkdir(parents=True)
-        shutil.move("/run/flannel/subnet.env", lease)
-        conflist = json.loads(self.primary.read_text())
-        conflist["plugins"][0] |= {"subnetFile": str(lease), "dataDir": "/var/snap/microk8s/common/var/lib/cni/flannel"}
-        self.primary.write_text(json.dumps(conflist))
-
-
-def configure(host: dict[str, str]) -> None:
-    document = json.loads(CONFIGURATION.read_text())
-    document["host"] = {key: document["host"][key] for key in ("root", "sysfs")} | host
-    CONFIGURATION.write_text(json.dumps(document))
 
 
 @contextmanager
@@ -129,7 +64,7 @@ def has_net1(pod: Pod) -> bool:
 
 def files() -> dict[str, bytes | str]:
     """Return the files and links of all folders in which distributions have CNI configurations and plugins, and of Railnet's own."""
-    roots = (*_FOLDERS, _USUAL_CONF, _USUAL_BIN, Path("/var/lib/cni"), Path("/var/lib/railnet"), Path("/run/railnet"))
+    roots = (*FOLDERS, USUAL_CONF, USUAL_BIN, Path("/var/lib/cni"), Path("/var/lib/railnet"), Path("/run/railnet"))
     return {str(path): _content(path) for root in roots for path in sorted(root.rglob("*")) if not _is_kubelets(path)}
 
 
@@ -215,28 +150,28 @@ def test_uninstall_leaves_nothing_in_folders_that_were_configured_before() -> No
         node.install()
         node.start_daemon()
         node.stop_daemon()
-        shutil.copy(paths.primary, _USUAL_CONF)
+        shutil.copy(paths.primary, USUAL_CONF)
         configure({"cri": str(SOCKET)})
 
         done = railnet("uninstall")
 
-        (_USUAL_CONF / paths.primary.name).unlink()
+        (USUAL_CONF / paths.primary.name).unlink()
         assert done.returncode == 0, done.stderr
         assert files() == before
 
 
 def test_usual_folder_that_is_a_link_to_the_runtimes_keeps_its_files() -> None:
     with a_node(HOSTS["k3s"]) as (node, paths):
-        (_USUAL_CONF).rmdir()
-        _USUAL_CONF.symlink_to(paths.conf)
+        (USUAL_CONF).rmdir()
+        USUAL_CONF.symlink_to(paths.conf)
         node.install()
         node.start_daemon()
 
         serves(node)
 
         assert paths.ours.is_file()
-        _USUAL_CONF.unlink()
-        _USUAL_CONF.mkdir()
+        USUAL_CONF.unlink()
+        USUAL_CONF.mkdir()
 
 
 def test_folders_behind_absolute_links_are_served() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from cni.host import netconf
-from cni.host.chain import Primary
 from deviceplugin.pool_selection import Pool
 from railnet.configuration import Configuration, HostConfiguration, Timeouts
 from railnet.daemon.conflist import NAME, ConflistFolder, compose, copies, find_primary, require_plugins, why_inactive
@@ -106,24 +105,26 @@ def test_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("made", [None, "bridge", "flannel"])
-def test_configured_folder_of_plugins_has_a_plugin_of_the_primary(tmp_path: Path, made: str | None) -> None:
-    host = replace(HostConfiguration(), root=tmp_path, cni_bin=Path("/bin"))
-    primary = Primary("cbr0", "1.0.0", [{"type": "flannel"}, {"type": "portmap"}])
+def test_configured_folder_of_plugins_has_a_plugin_of_the_primary(host: Host, made: str | None) -> None:
+    host.has("10-flannel.conflist", content=json.dumps(FLANNEL))
+    settings = replace(HostConfiguration(), root=host.root, cni_bin=Path("/bin"))
     if made is not None:
-        (tmp_path / "bin").mkdir()
-        (tmp_path / "bin" / made).symlink_to("/not/here")
+        (host.root / "bin").mkdir()
+        (host.root / "bin" / made).symlink_to("/not/here")
 
     if made == "flannel":
-        require_plugins(host, primary, PATH)
+        require_plugins(settings, PATH)
     else:
         with pytest.raises(
             Misconfigured, match=r"host\.cniBin is /bin, which has no plugin of .* \(flannel, portmap\)"
         ):
-            require_plugins(host, primary, PATH)
+            require_plugins(settings, PATH)
 
 
-def test_usual_folder_of_plugins_is_not_looked_at(tmp_path: Path) -> None:
-    require_plugins(replace(HostConfiguration(), root=tmp_path), Primary("n", "1.0.0", [{"type": "bridge"}]), PATH)
+def test_usual_folder_of_plugins_is_not_looked_at(host: Host) -> None:
+    host.has("10-flannel.conflist")
+
+    require_plugins(replace(HostConfiguration(), root=host.root), PATH)
 
 
 def test_conflist_carries_the_settings_that_the_executable_needs_without_the_daemon() -> None:
