@@ -20,6 +20,7 @@ from cni.primary_configuration import read_folder
 from railnet.configuration import Configuration, HostConfiguration
 from railnet.daemon import foreign_plugins, multus_default_network
 from railnet.daemon.foreign_plugins import ForeignPlugins, Plugin, appended_to_copy, elsewhere, is_runnable
+from railnet.daemon.multus_default_network import ConfiguredNetwork
 from railnet.errors import Misconfigured
 from railnet.kernel.files import followed, read_below
 
@@ -220,19 +221,15 @@ def _original(folder: ConflistFolder, copy: str) -> str:
     return folder.file(next(originals, copy))
 
 
-class _Network(NamedTuple):
-    file: str
-    name: str
-    plugins: list[Plugin]
-
-
-def _valid(folder: ConflistFolder, name: str) -> _Network | None:
+def _valid(folder: ConflistFolder, name: str) -> ConfiguredNetwork | None:
     """Read a file; None if it is none for a primary network."""
     try:
         primary = _parsed(folder.root, folder.file(name))
     except (CniError, OSError, ValueError):
         return None
-    return _Network(name, primary.name, primary.plugins) if name != NAME and name.isprintable() else None
+    return (
+        ConfiguredNetwork(name, primary.name, tuple(primary.plugins)) if name != NAME and name.isprintable() else None
+    )
 
 
 def copied_plugins(folder: ConflistFolder, primary: str) -> tuple[Plugin, ...]:
@@ -381,22 +378,29 @@ def require_no_circle(folder: ConflistFolder, path: str) -> None:
     """
     primary = _parsed(folder.root, path)
     if any(plugin["type"] in multus_circle.TYPES for plugin in primary.plugins):
-        names = {*_in_order(folder), NAME}
-        networks = [(name, primary.name if name == NAME else _network(folder, name)) for name in names]
-        runtimes = multus_default_network.RuntimeFolder(folder.path, tuple(sorted(networks)), NAME)
-        multus_default_network.refuse(path, primary.plugins, runtimes)
+        networks = [
+            ConfiguredNetwork(NAME, primary.name),
+            *(_network(folder, name) for name in _in_order(folder) if name != NAME),
+        ]
+        in_order = tuple(sorted(networks, key=lambda network: network.file))
+        multus_default_network.refuse(
+            path, primary.plugins, multus_default_network.RuntimeFolder(folder.path, in_order, NAME)
+        )
 
 
 def _parsed(root: Path, path: str) -> Primary:
     return parse(read_below(root, path), path, read_folder=partial(read_folder, root))
 
 
-def _network(folder: ConflistFolder, name: str) -> str:
-    """Return the name of the network in a file; "" if it has none."""
+def _network(folder: ConflistFolder, name: str) -> ConfiguredNetwork:
+    """Return the network in a file; one without a name and plugins if the file has none."""
     try:
-        return str(load_object(folder.read(name), name).get("name", ""))
+        conf = load_object(folder.read(name), name)
     except (CniError, OSError, ValueError):
-        return ""
+        return ConfiguredNetwork(name, "")
+    plugins = conf.get("plugins", [conf])
+    objects = [plugin for plugin in plugins if isinstance(plugin, dict)] if isinstance(plugins, list) else []
+    return ConfiguredNetwork(name, str(conf.get("name", "")), tuple(objects))
 
 
 def _shown(name: str) -> str:

@@ -1,12 +1,23 @@
-"""Where the names and folders lead that Multus has for its default network, as the primary network of this node. Pure."""
+"""Where the names, files and folders lead that Multus has for its default network, as the primary network of this node. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from cni.host import multus_circle
+from cni.host.chain import OURSELVES
 
 _IN_MULTUS = "/etc/cni/net.d"  # where Multus' DaemonSets mount the runtime's folder, whatever its path on the host is
 _OWN_FOLDER = "/etc/cni/multus/net.d"  # Multus' default for confDir, in which it looks for names
+
+Plugin = dict[str, Any]
+
+
+class ConfiguredNetwork(NamedTuple):
+    """A file of the runtime's folder: its own name, the name of its network, and its plugins."""
+
+    file: str
+    name: str
+    plugins: tuple[Plugin, ...] = ()
 
 
 class RuntimeFolder(NamedTuple):
@@ -14,17 +25,17 @@ class RuntimeFolder(NamedTuple):
 
     Attributes:
         path: on the host.
-        networks: its files in the runtime's order, each with the name of its network.
+        networks: its files in the runtime's order.
         ours: the name of Railnet's file, which is one of them.
     """
 
     path: str
-    networks: tuple[tuple[str, str], ...]
+    networks: tuple[ConfiguredNetwork, ...]
     ours: str
 
 
-def refuse(path: str, plugins: Iterable[dict[str, Any]], folder: RuntimeFolder) -> None:
-    """Refuse a primary that is Multus, if a name or a folder of its default networks leads to Railnet's file.
+def refuse(path: str, plugins: Iterable[Plugin], folder: RuntimeFolder) -> None:
+    """Refuse a primary that is Multus, if a default network leads to Railnet, also by another Multus or by a copy of Railnet's file.
 
     Args:
         path: of the primary.
@@ -34,20 +45,48 @@ def refuse(path: str, plugins: Iterable[dict[str, Any]], folder: RuntimeFolder) 
     Raises:
         LeadsBack: it does.
     """
+    for name, network in _default_networks(plugins, folder):
+        between = _between(network, folder, set())
+        if between is not None:
+            way = f"{network.file}, and that leads to {', '.join(between)}" if between else network.file
+            raise multus_circle.circle(path, f"names {name} as a default network, which is {way}")
+
+
+def _between(network: ConfiguredNetwork, folder: RuntimeFolder, seen: set[str]) -> tuple[str, ...] | None:
+    """Return the files after a network on the way to Railnet; None if none of its default networks leads there.
+
+    The networks that were looked at come into `seen`.
+    """
+    seen.add(network.file)
+    if network.file == folder.ours or any(plugin.get("type") == OURSELVES for plugin in network.plugins):
+        return ()
+    for _, following in _default_networks(network.plugins, folder):
+        between = None if following.file in seen else _between(following, folder, seen)
+        if between is not None:
+            return following.file, *between
+    return None
+
+
+def _default_networks(plugins: Iterable[Plugin], folder: RuntimeFolder) -> Iterator[tuple[str, ConfiguredNetwork]]:
+    """Yield what Multus among the plugins names as a default network, with the network, if that is one of the runtime's folder."""
     for plugin in plugins:
         if plugin.get("type") in multus_circle.TYPES:
             for name in multus_circle.default_networks(plugin):
-                if _file(name, str(plugin.get("confDir", _OWN_FOLDER)), folder) == folder.ours:
-                    raise multus_circle.circle(path, f"names {name} as a default network, which is {folder.ours}")
+                network = _network(name, str(plugin.get("confDir", _OWN_FOLDER)), folder)
+                if network is not None:
+                    yield name, network
 
 
-def _file(name: str, names_in: str, folder: RuntimeFolder) -> str | None:
-    """Return the file that Multus takes for a name or a folder, if it is one of the runtime's folder; None if it is not."""
+def _network(name: str, names_in: str, folder: RuntimeFolder) -> ConfiguredNetwork | None:
+    """Return the network that Multus takes for a name, a file or a folder, if it is one of the runtime's folder; None if it is not."""
     if name.startswith("/"):
-        return folder.networks[0][0] if folder.networks and _is(folder, name) else None
+        parent, _, file = name.rpartition("/")
+        if _is(folder, name):
+            return folder.networks[0] if folder.networks else None
+        return next((network for network in folder.networks if _is(folder, parent) and network.file == file), None)
     if not _is(folder, names_in):
         return None
-    return next((file for file, network in folder.networks if network == name), None)
+    return next((network for network in folder.networks if network.name == name), None)
 
 
 def _is(folder: RuntimeFolder, path: str) -> bool:

@@ -364,6 +364,40 @@ def test_multus_that_leads_back_to_railnet_alone_is_named(host: Host, settings: 
         find_primary(ConflistFolder(host.root), Configuration())
 
 
+LONGER_CIRCLES = {
+    "another Multus": {"03-b.conf": multus(clusterNetwork=f"/host{FOLDER}/{NAME}")},
+    "two others": {
+        "03-b.conf": multus(clusterNetwork="c", confDir=FOLDER),
+        "04-c.conflist": json.dumps(
+            {"name": "c", "plugins": [{"type": "multus", "defaultNetworks": [f"{FOLDER}/{NAME}"]}]}
+        ),
+    },
+    "a copy of Railnet's conflist": {
+        "03-b.conf": json.dumps({"name": "copy", "plugins": [{"type": "railnet"}, {"type": "istio-cni"}]})
+    },
+}
+
+
+@pytest.mark.parametrize("files", LONGER_CIRCLES.values(), ids=list(LONGER_CIRCLES))
+def test_multus_that_leads_back_by_other_files_is_passed_over_and_named(host: Host, files: dict[str, str]) -> None:
+    host.has("01-multus.conf", content=multus(clusterNetwork=f"/host{FOLDER}/03-b.conf"))
+    for name, content in files.items():
+        host.has(name, content=content)
+
+    with pytest.raises(Misconfigured, match=r"01-multus\.conf is Multus and .*which is 03-b\.conf.*set Multus'"):
+        find_primary(host.root, Configuration())
+
+    host.has("10-flannel.conflist", content=json.dumps(FLANNEL))
+    assert find_primary(host.root, Configuration()) == PATH
+
+
+def test_circle_of_two_multus_without_railnet_ends(host: Host) -> None:
+    host.has("01-multus.conf", content=multus(clusterNetwork=f"{FOLDER}/03-b.conf"))
+    host.has("03-b.conf", content=multus(clusterNetwork=f"{FOLDER}/01-multus.conf"))
+
+    assert find_primary(host.root, Configuration()) == f"{FOLDER}/01-multus.conf"
+
+
 @pytest.mark.parametrize(
     "settings",
     [
