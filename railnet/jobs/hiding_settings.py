@@ -37,6 +37,7 @@ _EACH_MCA = re.compile(r"--?(?:g?mca|prtemca)\s+(\w+)\s+(\S+)")
 _EACH_ASSIGNMENT = re.compile(r"(?<![\w.])([A-Z][A-Za-z0-9_]+)=(\S+)")
 # Of the kernel, or of the PCI address: mlx5_0, mlx5_bond_0, ibp65s0, rocep65s0f1v2.
 _NUMBERED = re.compile(r"[_sfv]\d+$")
+_BEGINNINGS = ("mlx5_", "ibp", "rocep")  # of the names of VFs
 _QUOTES = "\"';"
 
 
@@ -60,7 +61,7 @@ def hiding(pod: Pod, container: Container, rails: Collection[str], *, net1: bool
         rails: the resources of rails.
         net1: whether the pod has an interface net1 with an address.
     """
-    settings = {**_assigned(container.words), **container.env}
+    settings = {**container.env, **_assigned(container.words)}  # what a command assigns, its programs see
     for setting in _SETTINGS:
         value = settings.get(setting.name)
         if value and "$" not in value and (net1 or not setting.names_net1) and setting.hides(value):
@@ -98,10 +99,18 @@ def _is_sockets(value: str) -> bool:
     return value.strip().lower() == "socket"
 
 
-def _names_hcas(value: str) -> bool:
-    """Return whether a list of NCCL names certain HCAs. The VF has a name only when the pod has it. A prefix without a number fits each HCA."""
-    names = [name.partition(":")[0] for name in value.removeprefix("=").split(",")]
-    return not value.startswith("^") and all(map(_NUMBERED.search, names))
+def _leaves_out_hcas(value: str) -> bool:
+    """Return whether a list of NCCL leaves the VFs out, with its signs ^ (all but) and = (whole names), which come in this order.
+
+    The VF has a name only when the pod has it. So a list of whole names leaves the VF out, and a prefix without a number fits each VF.
+    """
+    excludes, listed = value.startswith("^"), value.removeprefix("^")
+    exact = listed.startswith("=")
+    names = [name.partition(":")[0] for name in listed.removeprefix("=").split(",")]
+    names = [name for name in names if name]
+    if excludes:
+        return not exact and any(beginning.startswith(name) for name in names for beginning in _BEGINNINGS)
+    return bool(names) and (exact or all(map(_NUMBERED.search, names)))
 
 
 def _leaves_out_in_nccl(value: str) -> bool:
@@ -115,6 +124,11 @@ def _leaves_out_in_nccl(value: str) -> bool:
 
 def _leaves_out(value: str) -> bool:
     return _INTERFACE not in value.split(",")
+
+
+def _leaves_out_in_open_mpi(value: str) -> bool:
+    """Return whether a list of Open MPI leaves net1 out. A list may have subnets, and net1's subnet is not known here."""
+    return "/" not in value and _leaves_out(value)
 
 
 def _has(value: str) -> bool:
@@ -134,7 +148,9 @@ _NOT_NET1 = "it does not use net1"
 _SETTINGS = (
     _Setting("NCCL_IB_DISABLE", _is_on, "NCCL uses no VF"),
     _Setting("NCCL_NET", _is_sockets, "NCCL uses no VF"),
-    _Setting("NCCL_IB_HCA", _names_hcas, "it takes the place of the VF's own name, which the node sets: remove it"),
+    _Setting(
+        "NCCL_IB_HCA", _leaves_out_hcas, "it takes the place of the VF's own name, which the node sets: remove it"
+    ),
     _Setting(
         "NCCL_SOCKET_IFNAME",
         _leaves_out_in_nccl,
@@ -151,6 +167,8 @@ _SETTINGS = (
     _Setting("TP_SOCKET_IFNAME", _leaves_out, _NOT_NET1, names_net1=True),
     _Setting("HOROVOD_GLOO_IFACE", _leaves_out, _NOT_NET1, names_net1=True),
     _Setting("DMLC_INTERFACE", _leaves_out, _NOT_NET1, names_net1=True),
-    _Setting("OMPI_MCA_btl_tcp_if_include", _leaves_out, "Open MPI's TCP does not use net1", names_net1=True),
+    _Setting(
+        "OMPI_MCA_btl_tcp_if_include", _leaves_out_in_open_mpi, "Open MPI's TCP does not use net1", names_net1=True
+    ),
     _Setting("OMPI_MCA_btl_tcp_if_exclude", _has, "Open MPI's TCP does not use net1", names_net1=True),
 )

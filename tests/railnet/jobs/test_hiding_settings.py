@@ -31,6 +31,9 @@ def hidden(
         ("NCCL_NET", "Socket"),
         ("NCCL_IB_HCA", "mlx5_0,mlx5_1"),
         ("NCCL_IB_HCA", "=mlx5_0:1"),
+        ("NCCL_IB_HCA", "=mlx5"),
+        ("NCCL_IB_HCA", "^mlx5"),
+        ("NCCL_IB_HCA", "^mlx4_0,mlx5_:1"),
         ("NCCL_SOCKET_IFNAME", "eth0"),
         ("NCCL_SOCKET_IFNAME", "=eth0"),
         ("NCCL_SOCKET_IFNAME", "=net"),
@@ -60,6 +63,11 @@ def test_variable_that_hides_the_vfs_is_named_with_its_value(name: str, value: s
         ("NCCL_IB_HCA", "mlx5"),
         ("NCCL_IB_HCA", "mlx5_"),
         ("NCCL_IB_HCA", "^mlx5_0"),
+        ("NCCL_IB_HCA", "^=mlx5_0,mlx5_1"),
+        ("NCCL_IB_HCA", "^=mlx5"),
+        ("NCCL_IB_HCA", "^mlx4"),
+        ("NCCL_IB_HCA", "^"),
+        ("NCCL_IB_HCA", "="),
         ("NCCL_IB_HCA", ""),
         ("NCCL_SOCKET_IFNAME", "=net1"),
         ("NCCL_SOCKET_IFNAME", "net"),
@@ -70,6 +78,7 @@ def test_variable_that_hides_the_vfs_is_named_with_its_value(name: str, value: s
         ("UCX_TLS", "^tcp"),
         ("GLOO_SOCKET_IFNAME", "net1"),
         ("OMPI_MCA_btl_tcp_if_include", "eth0,net1"),
+        ("OMPI_MCA_btl_tcp_if_include", "10.56.0.0/16"),
         ("OMPI_MCA_btl_tcp_if_exclude", "lo,docker0"),
     ],
 )
@@ -87,6 +96,15 @@ def test_variable_that_leaves_the_vfs_in_use_is_not_named(name: str, value: str)
 )
 def test_variable_that_the_command_assigns_is_named(command: list[str]) -> None:
     assert hidden(command=command) == ["NCCL_IB_DISABLE is 1: NCCL uses no VF"]
+
+
+def test_variable_that_the_command_assigns_anew_counts() -> None:
+    """As for a pod with Railnet's variables, which `railnet doctor` looks at."""
+    command = ["sh", "-c", "export GLOO_SOCKET_IFNAME=eth0 NCCL_IB_DISABLE=0; exec python train.py"]
+
+    assert hidden({"GLOO_SOCKET_IFNAME": "net1", "NCCL_IB_DISABLE": "1"}, command=command) == [
+        "GLOO_SOCKET_IFNAME is eth0: it does not use net1"
+    ]
 
 
 @pytest.mark.parametrize("option", ["-mca", "--mca", "-gmca"])
