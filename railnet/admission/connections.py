@@ -47,7 +47,7 @@ class Connection:
         asked: whether it has sent a request.
         busy: whether a request is not answered yet.
         proven: whether it has had a valid review.
-        active: when it was made, or had its latest request or answer (the loop's time).
+        active: when it was made or its handshake ended, or when it had its latest request or answer (the loop's time).
         unread: bytes of answers that the client may not have read.
     """
 
@@ -189,6 +189,7 @@ class Connections:
             self._end(connection)
             return
         self._handshakes.discard(connection)
+        connection.active = self._loop.time()
         self._open.add(connection.client, connection)
         if len(self._open) > _MAX_OPEN:
             self._forget_closed()
@@ -196,17 +197,18 @@ class Connections:
             self._end(self._least_worth(connection))
 
     def _least_worth(self, new: Connection) -> Connection:
-        """Return which connection is closed for a new one: of the client that has the most."""
+        """Return which connection is closed for a new one: an idle one without a review, else one of the client that has the most.
+
+        Clients of many addresses have one connection each, and an API server has several.
+        """
         fresh = self._loop.time() - _FRESH_SECONDS
 
         def worth(connection: Connection) -> tuple[bool, bool, float]:
             return connection.busy, connection.proven or connection.active > fresh, connection.active
 
-        return min(
-            (connection for connection in self._open.of(self._open.largest()) if connection is not new),
-            key=worth,
-            default=new,
-        )
+        useless = [connection for connection in self._open.all() if worth(connection)[:2] == (False, False)]
+        candidates = useless or self._open.of(self._open.largest())
+        return min((connection for connection in candidates if connection is not new), key=worth, default=new)
 
     def _look_after(self) -> None:
         """End what has been silent or unread for too long; again and again."""

@@ -76,9 +76,9 @@ class Served:
             await asyncio.sleep(0.005)
         raise AssertionError("the condition never held")
 
-    async def connect(self, context: ssl.SSLContext | None = None) -> "Connection":
+    async def connect(self, context: ssl.SSLContext | None = None, source: str = "127.0.0.1") -> "Connection":
         reader, writer = await asyncio.open_connection(
-            "127.0.0.1", self.server.port, ssl=context or self.trust(), server_hostname=NAME
+            "127.0.0.1", self.server.port, ssl=context or self.trust(), server_hostname=NAME, local_addr=(source, 0)
         )
         self.connections.append(Connection(reader, writer))
         return self.connections[-1]

@@ -315,6 +315,26 @@ def test_client_with_few_connections_keeps_them_beside_a_client_with_many(monkey
     run(test)
 
 
+def test_idle_clients_of_many_addresses_take_no_connection_of_a_client_that_is_reviewed(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Each has one connection, and the API server has more: by number alone, the API server would give up its own."""
+    monkeypatch.setattr(connections, "_MAX_OPEN", 6)
+    monkeypatch.setattr(connections, "_FRESH_SECONDS", 0.0)
+
+    async def test(served: Served) -> None:
+        kept = [await served.connect() for _ in range(3)]
+        for connection in kept:
+            assert (await connection.post(a_review(PLAIN))).status == 200
+        for number in range(2, 12):
+            await served.connect(source=f"127.0.1.{number}")
+
+        for connection in kept:
+            assert (await connection.post(a_review(PLAIN))).status == 200
+
+    run(test)
+
+
 FLOODS = {
     "silent": Flood(0, 3000),
     "silent, from the API server's address": Flood(0, 3000, source="127.0.0.1"),
