@@ -1,6 +1,7 @@
 """A review only adds, adds once, and its result does not depend on other webhooks before or after it."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.railnet.admission.goldens import GOLDENS, Golden
-from tests.railnet.admission.reviewing import reviewed
+from tests.railnet.admission.reviewing import applied, ask, patch_of, reviewed
 
 JsonObject = dict[str, Any]
 PATCHED = [golden for golden in GOLDENS if golden.expected.get("patch")]
@@ -105,6 +106,37 @@ def test_container_inserted_first_after_a_review_gets_nothing(golden: Golden):
     pod["spec"]["containers"].insert(0, copy.deepcopy(PROXY))
 
     assert review(golden, pod) == pod
+
+
+def without_value(variables: list[JsonObject], position: int) -> None:
+    del variables[position]["value"]
+
+
+def from_another_object(variables: list[JsonObject], position: int) -> None:
+    variables[position] = {
+        "name": variables[position]["name"],
+        "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}},
+    }
+
+
+def again_without_value(variables: list[JsonObject], position: int) -> None:
+    variables.append({"name": variables[position]["name"]})
+
+
+@pytest.mark.parametrize("change", [without_value, from_another_object, again_without_value])
+@pytest.mark.parametrize("golden", PATCHED, ids=lambda golden: golden.name)
+def test_patch_applies_whichever_variable_has_no_value(golden: Golden, change: Callable[[list[JsonObject], int], None]):
+    """The API server refuses a pod whose patch does not apply, whatever the webhook's failurePolicy is."""
+    for number, container in enumerate(golden.pod["spec"]["containers"]):
+        for position, variable in enumerate(container.get("env") or ()):
+            if "value" not in variable:
+                continue
+            pod = copy.deepcopy(golden.pod)
+            change(pod["spec"]["containers"][number]["env"], position)
+            response = ask(pod, golden.policy, golden.net1, golden.namespace, golden.free_port)
+
+            if response["allowed"]:
+                applied(pod, patch_of(response))
 
 
 MPI_LABELS = {
