@@ -15,8 +15,9 @@ from contextlib import suppress
 
 from pyroute2 import IPRoute, IPRSocket
 
-from railnet.kernel.netlink import pf_link_query
-from railnet.kernel.netlink.rtnetlink import links
+from railnet.kernel.netlink.minimal_pyroute2 import classes
+from railnet.kernel.netlink.protocol import encode
+from railnet.kernel.netlink.rtnetlink import NEWLINK, links
 
 ROUNDS = 300
 IMPORTS = 15
@@ -51,7 +52,7 @@ def requests(rounds: int) -> dict[str, tuple[float, str]]:
         f"open and close: {SOCKET}": socket_opened,
         f"open and close: {ROUTE}": route_opened,
         f"open, read one link: {OURS}": own_read,
-        f"open, read one link: {OURS} and {MESSAGES}": lambda: pf_link_query.read([_LO]),
+        f"open, read one link: {OURS} and {MESSAGES}": messages_read,
         f"open, read one link: {ROUTE}": route_read,
         f"open, list links: {OURS}": own_listed,
         f"open, list links: {ROUTE}": route_listed,
@@ -107,6 +108,12 @@ def own_read() -> None:
     """Read a link with our own module."""
     with links() as node:
         node.facts(_LO)
+
+
+def messages_read() -> None:
+    """Read a link with our own socket, and decode the answer with pyroute2's class."""
+    with links() as node:
+        classes.ifinfmsg(encode(NEWLINK, 0, 0, node.answer(_LO))).decode()
 
 
 def route_read() -> None:

@@ -3,8 +3,8 @@
 The kernel reports the link of a PF's netdev. With InfiniBand the carrier of the IPoIB netdev follows the port while the netdev is
 up. A PF without a netdev, or with one that is down, is left to the ten-second resync (`railnet.daemon.periodic_resync`).
 
-The first second of the daemon is for the requests that have waited for it: only then pyroute2 is imported, which takes some
-hundredths of a second, and all ports are read. Changes in between are not lost.
+The first second of the daemon is for the requests that have waited for it: only then all ports are read. Changes in between are not
+lost.
 """
 
 import logging

@@ -16,7 +16,6 @@ from railnet.kernel.netlink.pf_link_state import PfLink
 from railnet.kernel.netlink.rtnetlink import links
 from railnet.kernel.sysfs.functions import CardFunctions, CardReading, PciIds, Sysfs
 from railnet.kernel.threads.bounded_reads import DoesNotAnswer, card_by_card
-from railnet.kernel.threads.bounded_threads import BoundedThreads
 from railnet.kernel.vf_netdev_recognition import learn_kinds, unknown_pfs
 from railnet.vf.changed_functions import ChangedFunctions
 from railnet.vf.inventory import Inventory, PhysicalFunction, VirtualFunction
@@ -25,8 +24,6 @@ from railnet.vf.pci_address import PciAddress
 # What is read for no card in particular, each with threads of its own: all PCI functions, names of files, links.
 _BUS, _NAMES, _LINKS = "the PCI bus", "names of files", "links of PFs"
 _NO_FUNCTIONS = {name: PciAddress(-number, 0, 0, 0) for number, name in enumerate((_BUS, _NAMES, _LINKS), start=1)}
-
-_pyroute2 = BoundedThreads(1)
 
 
 async def inventory(sysfs: Sysfs, before: Inventory) -> Inventory:
@@ -226,9 +223,6 @@ def _look_at_netdevs(sysfs: Sysfs, pfs: Sequence[PhysicalFunction]) -> None:
 
 
 async def _links_in_time(sysfs: Sysfs, ifindexes: set[int]) -> Mapping[int, PfLink | OSError]:
-    await _pyroute2.run(
-        "pyroute2", pf_link_query.decoder
-    )  # its import has no time limit: a slow processor takes seconds
     try:
         return await sysfs.reads.read(_LINKS, _NO_FUNCTIONS[_LINKS], lambda: _links(ifindexes))
     except DoesNotAnswer as error:

@@ -7,7 +7,6 @@ from contextlib import suppress
 from errno import ENODEV
 
 from railnet.errors import NotReady
-from railnet.kernel.netlink import pf_link_query
 from railnet.kernel.netlink.rtnetlink import links
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.waiting import block_until
@@ -99,7 +98,6 @@ def _provision(step: PfStep, sysfs: Sysfs) -> None:
 
 
 def _name_by_link(step: SetGuidByLink | SetMac) -> None:
-    pf_link_query.decoder()
     from railnet.kernel.netlink import vf_configuration  # noqa: PLC0415 - it imports pyroute2, for which no ADD may wait
 
     match step:

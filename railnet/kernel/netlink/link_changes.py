@@ -1,8 +1,5 @@
 """The stream of link changes (RTNLGRP_LINK): a task is called at once when a PF's link goes down or up.
 
-The socket is opened at once. pyroute2, which decodes the messages, is imported later: the import takes some hundredths of a second, and
-the first ADD after a daemon's start would wait for it.
-
 The caller chooses the watched links. The kernel drops messages about other links (`railnet.kernel.sockets.socket_filter`): the veth of one plain pod
 causes two dozen messages, and each would wake the daemon.
 
@@ -18,9 +15,9 @@ from contextlib import contextmanager
 from errno import ENOBUFS
 from socket import AF_NETLINK, AF_UNSPEC, MSG_DONTWAIT, NETLINK_ROUTE, SOCK_CLOEXEC, SOCK_RAW, socket
 
-from railnet.kernel.netlink.pf_link_query import decoder
+from railnet.kernel.netlink.pf_link_query import parse
 from railnet.kernel.netlink.pf_link_state import PfLink
-from railnet.kernel.netlink.protocol import understanding
+from railnet.kernel.netlink.protocol import decode, understanding
 from railnet.kernel.sockets.socket_filter import attach, links
 
 _log = logging.getLogger(__name__)
@@ -33,7 +30,6 @@ _RETRY_SECONDS = 1.0
 
 Observe = Callable[[Callable[[], None]], Callable[[], None]]
 Look = Callable[[Mapping[int, PfLink | None]], Awaitable[None]]
-_Decode = Callable[[bytes], PfLink]  # raises LookupError or ValueError for a malformed message
 
 
 async def watch(
@@ -49,15 +45,13 @@ async def watch(
         observe: has a function called whenever other links may be watched, until the function that it returns is called. A link that
             is watched from now on is None in the next call of `look`.
         look: handles the changes. While it runs, further changes are collected.
-        quiet_seconds: the time after the first opening of the socket in which pyroute2 is not imported and `look` is not called.
+        quiet_seconds: the time after the first opening of the socket in which `look` is not called.
     """
-    decode: _Decode | None = None
     while True:
         try:
-            with _listening(watched, observe, decode) as changes:
-                if decode is None:
-                    await asyncio.sleep(quiet_seconds)
-                    decode = changes.decode = await asyncio.to_thread(decoder)
+            with _listening(watched, observe) as changes:
+                await asyncio.sleep(quiet_seconds)
+                quiet_seconds = 0.0
                 while True:
                     await look(await changes.wait())
                     await asyncio.sleep(_PAUSE_SECONDS)
@@ -79,9 +73,9 @@ class _Lost(Exception):
 class _Changes:
     """The changes of watched links since the last `wait`."""
 
-    def __init__(self, route: socket, watched: Callable[[], Collection[int]], decode: _Decode | None = None) -> None:
-        """Read messages from an open socket. Without `decode`, every message counts as malformed."""
-        self._route, self._watched, self.decode = route, watched, decode
+    def __init__(self, route: socket, watched: Callable[[], Collection[int]]) -> None:
+        """Read messages from an open socket."""
+        self._route, self._watched = route, watched
         self._changed: dict[int, PfLink | None] = dict.fromkeys(watched())
         self._passing: frozenset[int] | None = None  # what the kernel does not drop; None is everything
         self._news = asyncio.Event()
@@ -139,18 +133,16 @@ class _Changes:
 
     def _state(self, datagram: bytes) -> PfLink | None:
         """Decode a message. A malformed message yields None, and counts as a change."""
-        if self.decode is None:
-            return None
         try:
             with understanding("receive a link change"):
-                return self.decode(datagram)
+                return parse(next(decode(datagram)).payload)
         except OSError as error:
             _log.warning("%s", error)
             return None
 
 
 @contextmanager
-def _listening(watched: Callable[[], Collection[int]], observe: Observe, decode: _Decode | None) -> Iterator[_Changes]:
+def _listening(watched: Callable[[], Collection[int]], observe: Observe) -> Iterator[_Changes]:
     """Open the stream in the calling thread's network namespace. The running event loop reads it."""
     loop = asyncio.get_running_loop()
     try:
@@ -162,7 +154,7 @@ def _listening(watched: Callable[[], Collection[int]], observe: Observe, decode:
             route.bind((0, _RTMGRP_LINK))
         except OSError as error:
             raise _Broken from error
-        changes = _Changes(route, watched, decode)
+        changes = _Changes(route, watched)
         changes.pass_watched()
         stop = observe(changes.pass_watched)
         loop.add_reader(route.fileno(), changes.read)

@@ -1,34 +1,34 @@
-"""The links of PFs: their administrative state, carrier and MAC. pyroute2 reads the kernel's messages.
-
-The first request imports pyroute2's messages (`railnet.kernel.netlink.minimal_pyroute2`), not this module: the import takes some hundredths of a second, and
-the first ADD after a daemon's start would wait for it. `railnet.kernel.netlink.link_changes` receives changes.
+"""The links of PFs: their administrative state, carrier and MAC. `railnet.kernel.netlink.link_changes` receives changes.
 
 No request asks for VF information (RTEXT_FILTER_VF): some kernels answer EMSGSIZE for an InfiniBand PF with 16 VFs or more.
 """
 
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from errno import ENODEV
 
 from railnet.kernel.netlink.pf_link_state import PfLink
-from railnet.kernel.netlink.protocol import encode, understanding
-from railnet.kernel.netlink.rtnetlink import NEWLINK, Links, links
+from railnet.kernel.netlink.protocol import decode_attributes, understanding
+from railnet.kernel.netlink.rtnetlink import ADDRESS, IFF_UP, IFINFOMSG, Links, links
 from railnet.vf.inventory import PhysicalFunction
 from railnet.vf.mac import Mac
 from railnet.vf.pci_address import PciAddress
 
-_importing = threading.Lock()
+# IFLA_* of include/uapi/linux/if_link.h
+_OPERSTATE, _CARRIER, _PERM_ADDRESS = 16, 33, 54
+# IF_OPER_* of include/uapi/linux/if.h
+_OPERSTATES = ("UNKNOWN", "NOTPRESENT", "DOWN", "LOWERLAYERDOWN", "TESTING", "DORMANT", "UP")
 
 
-def decoder() -> Callable[[bytes], PfLink]:
-    """Import pyroute2's messages, and return `railnet.kernel.netlink.minimal_pyroute2.parse`.
+def parse(message: bytes) -> PfLink:
+    """Return the state of a link from the kernel's message about it, which begins with struct ifinfomsg.
 
-    Two threads that import them at the same time would find them half-initialised, and one of them would fail.
+    Raises:
+        LookupError, ValueError, struct.error: the message or an attribute that every kernel sends is missing or malformed.
     """
-    with _importing:
-        from railnet.kernel.netlink import minimal_pyroute2  # noqa: PLC0415 - the module's docstring says why
-
-        return minimal_pyroute2.parse
+    _, _, _, flags, _ = IFINFOMSG.unpack_from(message)
+    values = decode_attributes(message[IFINFOMSG.size :])
+    address = values.get(_PERM_ADDRESS) or values.get(ADDRESS, b"")
+    return PfLink(bool(flags & IFF_UP), bool(values[_CARRIER][0]), _OPERSTATES[values[_OPERSTATE][0]], address.hex(":"))
 
 
 def read(ifindexes: Iterable[int]) -> dict[int, PfLink]:
@@ -70,6 +70,6 @@ def link_state(route: Links, ifindex: int) -> PfLink:
     Raises:
         OSError: ENODEV, there is no such link. EBADMSG, the answer is malformed.
     """
-    parse, answer = decoder(), route.answer(ifindex)
+    answer = route.answer(ifindex)
     with understanding(f"read link {ifindex}"):
-        return parse(encode(NEWLINK, 0, 0, answer))
+        return parse(answer)

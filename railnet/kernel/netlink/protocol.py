@@ -1,8 +1,7 @@
 """The netlink protocol as all families share it: one request at a time, its attributes, and the kernel's refusals.
 
 The messages themselves are in `railnet.kernel.netlink.rtnetlink` and `railnet.kernel.netlink.rdma_netns_mode`. Railnet has its own implementation because an
-ADD waits for it: pyroute2, which `railnet.kernel.netlink.pf_link_query`, `railnet.kernel.netlink.vf_configuration` and `railnet.kernel.netlink.link_changes` use,
-takes eight to twenty times as long (docs/decisions/0035).
+ADD waits for it: pyroute2, which `railnet.kernel.netlink.vf_configuration` uses, takes eight to twenty times as long (docs/decisions/0035).
 
 Source: include/uapi/linux/netlink.h, whose names are in the comments.
 """

@@ -44,7 +44,7 @@ NEWLINK = 16  # RTM_NEWLINK: without NLM_F_CREATE it only changes an existing li
 _DELLINK, _GETLINK, _NEWADDR, _GETADDR, _NEWROUTE = 17, 18, 20, 22, 24  # RTM_*
 _NEWLINKPROP, _DELLINKPROP = 108, 109  # RTM_*, since kernel 5.5
 # IFLA_*
-_ADDRESS, _BROADCAST, IFNAME, _MTU = 1, 2, 3, 4
+ADDRESS, _BROADCAST, IFNAME, _MTU = 1, 2, 3, 4
 _LINK, _LINKINFO, _ALIAS, _AF_SPEC, _NETNS_FD, _EXT_MASK, _LINK_NETNSID = 5, 18, 20, 26, 28, 29, 37
 _INET_CONF = 1  # IFLA_INET_CONF, in IFLA_AF_SPEC's AF_INET
 # IPV4_DEVCONF_* of include/uapi/linux/ip.h
@@ -56,7 +56,7 @@ _ALTNAMES_BYTES = 32 << 10  # of one request: an attribute's length has 16 bits
 _INFO_KIND = 1  # IFLA_INFO_KIND, in IFLA_LINKINFO
 _SKIP_STATS = 1 << 3  # RTEXT_FILTER_SKIP_STATS
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
-_IFF_UP = 0x1  # include/uapi/linux/if.h
+IFF_UP = 0x1  # include/uapi/linux/if.h
 IFINFOMSG = struct.Struct("=BxHiII")  # family, type, ifindex, flags, mask of the flags to change
 _IFADDRMSG = struct.Struct("=BBBBI")  # family, prefix length, flags, scope, ifindex
 # family, lengths of destination and source, tos, table, protocol, scope, type, flags
@@ -217,14 +217,14 @@ class Links:
         with self._read_link(ifindex) as (hardware_type, flags, link_attributes):
             mtu = int.from_bytes(link_attributes[_MTU], sys.byteorder)
             return LinkFacts(
-                text(link_attributes[IFNAME]), hardware_type, mtu, bool(flags & _IFF_UP), _ipv4(link_attributes)
+                text(link_attributes[IFNAME]), hardware_type, mtu, bool(flags & IFF_UP), _ipv4(link_attributes)
             )
 
     def hardware(self, ifindex: int) -> Hardware:
         """Read a link's hardware addresses and flags."""
         with self._read_link(ifindex) as (hardware_type, flags, link_attributes):
             return Hardware(
-                ifindex, hardware_type, flags, link_attributes.get(_ADDRESS, b""), link_attributes.get(_BROADCAST, b"")
+                ifindex, hardware_type, flags, link_attributes.get(ADDRESS, b""), link_attributes.get(_BROADCAST, b"")
             )
 
     def addresses(self, ifindex: int) -> tuple[IpInterface, ...]:
@@ -351,7 +351,7 @@ class Links:
 
 def link_message(ifindex: int, *, up: bool | None = None) -> bytes:
     """Encode struct ifinfomsg, which begins every message about a link. `up` sets the link up or down; None changes nothing."""
-    return IFINFOMSG.pack(socket.AF_UNSPEC, 0, ifindex, _IFF_UP if up else 0, 0 if up is None else _IFF_UP)
+    return IFINFOMSG.pack(socket.AF_UNSPEC, 0, ifindex, IFF_UP if up else 0, 0 if up is None else IFF_UP)
 
 
 def _link(message: bytes) -> Link:

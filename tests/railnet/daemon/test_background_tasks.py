@@ -120,7 +120,7 @@ ROWS = [
     Row(look_at_vfs, FakeRecovery, "find_orphans"),
     Row(release_addresses, FakeRecovery, "release_ipam"),
     Row(watch_ports, link_changes, "socket"),
-    Row(watch_ports, link_changes, "decoder"),
+    Row(watch_ports, link_changes, "attach"),
     Row(keep_conflist, conflist.os, "scandir"),
     Row(keep_conflist, conflist, "read_below"),
     Row(keep_conflist, conflist_keeper, "read_below"),

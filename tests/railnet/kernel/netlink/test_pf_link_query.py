@@ -1,8 +1,6 @@
-"""The links of PFs, whose messages pyroute2 reads: requests, answers, and no open descriptor or thread after a request."""
+"""The links of PFs: requests, answers, and no open descriptor or thread after a request."""
 
 import os
-import subprocess
-import sys
 import threading
 from errno import EBADMSG, EMSGSIZE, ENODEV
 from pathlib import Path
@@ -99,17 +97,3 @@ def test_request_leaves_no_open_descriptor_and_no_thread() -> None:
     pf_link_query.read([_LO])
 
     assert (sorted(Path("/proc/self/fd").iterdir()), threading.active_count()) == before
-
-
-@pytest.mark.slow
-def test_pyroute2s_messages_come_without_the_rest_of_pyroute2_which_can_be_imported_later() -> None:
-    program = (
-        "import sys; from railnet.kernel.netlink import pf_link_query, vf_configuration; pf_link_query.read([1]); "
-        "print('pyroute2' in sys.modules, 'pyroute2.iproute' in sys.modules); "
-        "from pyroute2 import IPRoute; from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg; "
-        "print(IPRoute.__module__, ifinfmsg is vf_configuration.ifinfmsg)"
-    )
-
-    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout
-
-    assert printed.splitlines() == ["False False", "pyroute2.iproute.linux True"]
