@@ -20,6 +20,7 @@ import urllib.request
 from pathlib import Path
 
 from railnet.apiserver.service_account import FOLDER
+from railnet.daemon import late_imports
 from railnet.vf.guid import Guid
 from railnet.vf.pci_address import PciAddress
 from simnode.hardware.pf_properties import SimulatedPf
@@ -32,7 +33,7 @@ VFS = 9  # on each PF: eight for the pods that stay, one for those that come and
 PODS = 1000
 EVERY = 250
 SCRAPE_EVERY = 10
-STARTED_SECONDS = 5.0  # after one second pyroute2's messages are imported (railnet/daemon/port_watch.py)
+STARTED_SECONDS = 5.0  # after one second all ports are read (railnet/daemon/port_watch.py)
 REST_SECONDS = 2.0  # messages to the API server
 NODE = "bench"
 IMPORTS = {
@@ -43,7 +44,9 @@ IMPORTS = {
     "pyudev, with ctypes": "pyudev",
     "http.client, with email": "http.client",
     "all other modules of the daemon": "railnet.daemon.composition",
-    "pyroute2's messages (after a second of serving)": "railnet.kernel.netlink.minimal_pyroute2",
+    "pyroute2's messages (where VFs get MACs or GUIDs by the PF's link)": "railnet.kernel.netlink.minimal_pyroute2",
+    "at the first use: protobuf's messages in Python": "google.protobuf.internal.python_message",
+    "at the first use: all others of railnet.daemon.late_imports": " ".join(late_imports.MODULES),
     "not imported: yaml": "yaml",
     "not imported: the command line": "railnet.__main__",
     "not imported: the rest of pyroute2": "pyroute2",
@@ -51,13 +54,18 @@ IMPORTS = {
 IMPORT_ROUNDS = 5
 _TELL_IMPORTS = """
 import sys, time
+from railnet.daemon import late_imports
 def resident():
     with open("/proc/self/status") as status:
         return int(next(line.split()[1] for line in status if line.startswith("VmRSS:")))
 print(resident(), 0.0)
+late_imports.postpone()
 for name in sys.argv[1:]:
     before, began = resident(), time.process_time()
-    __import__(name)
+    for module in name.split():
+        if module in late_imports.MODULES:
+            sys.modules.pop(module)
+        __import__(module)
     print(resident() - before, (time.process_time() - began) * 1000)
 """
 PFS = tuple(

@@ -115,9 +115,10 @@ def _status(node: str) -> ApiObject:
 
 def _time(text: str) -> datetime | None:
     try:
-        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return None
+    return moment.astimezone(UTC) if moment.tzinfo else None
 
 
 def _text(moment: datetime) -> str:

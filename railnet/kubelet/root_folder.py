@@ -7,7 +7,6 @@ root: only the command line names it (cmd/kubelet/app/options/options.go).
 """
 
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -62,4 +61,6 @@ def _of_file(arguments: Sequence[str], environ: Mapping[str, str], read: Callabl
     if not path:
         return []
     expanded = _VARIABLE.sub(lambda match: environ.get(match[1], ""), read(path[-1]))
+    import shlex  # noqa: PLC0415 - only MicroK8s' kubelet has such a file
+
     return shlex.split(expanded, comments=True)

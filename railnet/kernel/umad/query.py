@@ -10,7 +10,6 @@ _IO and _IOWR of include/uapi/asm-generic/ioctl.h from RDMA_IOCTL_MAGIC (include
 import errno
 import fcntl
 import os
-import secrets
 import select
 import stat
 import time
@@ -70,7 +69,7 @@ def ask(fd: int, port: int = 1, patience: QueryPatience = _PATIENT) -> Neighbour
     fcntl.ioctl(fd, _ENABLE_PKEY)
     agent = node_info.registration()
     fcntl.ioctl(fd, _REGISTER_AGENT, agent)
-    transaction = secrets.randbits(32)
+    transaction = int.from_bytes(os.urandom(4))
     os.write(fd, node_info.question(node_info.agent(agent), transaction, port, patience.timeout_ms, patience.retries))
     end = time.monotonic() + patience.seconds
     for _ in range(_MOST_STRANGE_DATAGRAMS):
