@@ -44,9 +44,9 @@ IMPORTS = {
     "pyudev, with ctypes": "pyudev",
     "http.client, with email": "http.client",
     "all other modules of the daemon": "railnet.daemon.composition",
-    "pyroute2's messages (where VFs get MACs or GUIDs by the PF's link)": "railnet.kernel.netlink.minimal_pyroute2",
+    "where the PF's link names VFs: pyroute2's messages": "railnet.kernel.netlink.minimal_pyroute2",
     "at the first use: protobuf's messages in Python": "google.protobuf.internal.python_message",
-    "at the first use: all others of railnet.daemon.late_imports": " ".join(late_imports.MODULES),
+    "at the first use: the others of late_imports": " ".join(late_imports.MODULES),
     "not imported: yaml": "yaml",
     "not imported: the command line": "railnet.__main__",
     "not imported: the rest of pyroute2": "pyroute2",
@@ -54,11 +54,11 @@ IMPORTS = {
 IMPORT_ROUNDS = 5
 _TELL_IMPORTS = """
 import sys, time
-from railnet.daemon import late_imports
 def resident():
     with open("/proc/self/status") as status:
         return int(next(line.split()[1] for line in status if line.startswith("VmRSS:")))
 print(resident(), 0.0)
+from railnet.daemon import late_imports
 late_imports.postpone()
 for name in sys.argv[1:]:
     before, began = resident(), time.process_time()
