@@ -25,7 +25,7 @@ from tests.cluster.process import Program, wait_until
 from tests.control_plane.api import JsonObject
 from tests.control_plane.controllers import Controllers
 from tests.control_plane.gang_cluster import LEAF, gating, preferred, required
-from tests.control_plane.gang_engine_cluster import grouping
+from tests.control_plane.gang_engine_cluster import grouping, packing
 from tests.control_plane.gang_jobs import CONSTRAINT, GROUP
 from tests.control_plane.kueue import PREFERRED, QUEUE, QUEUE_LABEL, REQUIRED, Kueue
 from tests.control_plane.nodes import node, some_nodes
@@ -33,7 +33,8 @@ from tests.control_plane.process_use import Used, used
 from tests.control_plane.server import ApiServer
 from tests.control_plane.watched import Reported, Watched
 
-ENGINES = ("gates", "kubernetes", "kueue", "none")
+ENGINES = ("gates", "kubernetes", "packing", "kueue", "none")
+DEFAULT_ENGINES = ("gates", "kubernetes", "kueue")
 NODES, LEAF_NODES, GPUS = 640, 16, 8
 MINUTES, GANGS, SHARE = 15.0, 5000, 0.9
 ONE_GANG = 5000
@@ -95,7 +96,7 @@ def main() -> None:
     large = Gang("one", min(arguments.one_gang, fabric.gpus), required=False, comes=0, lives=_FOR_EVER)
     table: dict[str, Figures] = {}
     with ApiServer() as server, some_nodes(server.api, nodes(fabric)), tempfile.TemporaryDirectory() as folder:
-        for name in arguments.engine or ENGINES[:3]:
+        for name in arguments.engine or DEFAULT_ENGINES:
             files = Path(folder) / name
             files.mkdir()
             with engine(name, server, files, fabric) as running:
@@ -115,7 +116,10 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--nodes", type=int, default=NODES, help=f"nodes of {GPUS} GPUs, {LEAF_NODES} a leaf ({NODES})")
     parser.add_argument("--one-gang", type=int, default=ONE_GANG, help=f"pods of one gang; 0 for none ({ONE_GANG})")
     parser.add_argument(
-        "--engine", action="append", choices=ENGINES, help="what places them (gates, kubernetes and kueue, in turn)"
+        "--engine",
+        action="append",
+        choices=ENGINES,
+        help=f"what places them ({', '.join(DEFAULT_ENGINES)}, in turn); packing: PodGroups, and a scheduler that packs",
     )
     return parser.parse_args()
 
@@ -347,9 +351,11 @@ def queued(body: JsonObject, gang: Gang) -> JsonObject:
 def engine(name: str, server: ApiServer, files: Path, fabric: Fabric) -> Iterator[Engine]:
     """Run what places gangs."""
     with ExitStack() as ending:
-        if name in ("gates", "kubernetes"):
-            if name == "kubernetes":
+        if name in ("gates", "kubernetes", "packing"):
+            if name != "gates":
                 ending.enter_context(server.serving_pod_groups())
+            if name == "packing":
+                ending.enter_context(server.scheduling_by(packing()))
             reviews = ending.enter_context(gating(server, files) if name == "gates" else grouping(server, files))
             replica = Controllers(server, files, options=["--gangs"])
             ending.callback(replica.stop)

@@ -1,11 +1,15 @@
 """What the tests of the gangs' engines share: the webhook with an engine, and the PodGroup of a job."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import yaml
+
 from railnet.jobs.gang_engine import pod_group_name
 from tests.cluster.chart import GANGS
+from tests.cluster.manifests import ROOT
 from tests.cluster.process import wait_until
 from tests.control_plane.api import JsonObject
 from tests.control_plane.cluster import Cluster
@@ -49,3 +53,12 @@ def key_of(group: JsonObject | None) -> str:
     assert group is not None
     topology = group["spec"].get("schedulingConstraints", {}).get("topology", [])
     return topology[0]["key"] if topology else ""
+
+
+def packing() -> JsonObject:
+    """Return the configuration by which the scheduler packs pods of PodGroups, as the page about gangs has it."""
+    page = (ROOT / "docs/training/gangs.md").read_text()
+    texts = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (configuration,) = (text for text in texts if "KubeSchedulerConfiguration" in text)
+    parsed: JsonObject = yaml.safe_load(configuration)
+    return parsed

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.cluster.control_plane import ADMIN, ControlPlane
-from tests.cluster.ground import NODE_ADDRESS
+from tests.cluster.ground import NODE_ADDRESS, RUN
 from tests.cluster.manifests import ROOT
 from tests.cluster.process import wait_until
 from tests.control_plane.api import Api, JsonObject
@@ -88,6 +88,21 @@ class ApiServer:
             yield
         finally:
             self._restart_with([], [])
+
+    @contextmanager
+    def scheduling_by(self, configuration: JsonObject) -> Iterator[None]:
+        """Have the scheduler go by a KubeSchedulerConfiguration in the block, as a client of this API server without a limit of requests."""
+        path, scheduler = RUN / "scheduler.json", self.plane.scheduler
+        client = {"kubeconfig": str(ADMIN), "qps": 500, "burst": 1000}
+        path.write_text(json.dumps({**configuration, "clientConnection": client}))
+        options = scheduler.options
+        scheduler.options = [*options, f"--config={path}"]
+        scheduler.restart()
+        try:
+            yield
+        finally:
+            scheduler.options = options
+            scheduler.restart()
 
     @contextmanager
     def refusing_pod_groups(self) -> Iterator[None]:
