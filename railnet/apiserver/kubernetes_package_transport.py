@@ -139,7 +139,7 @@ class KubernetesTransport(PooledTransport):
         self._client: ApiClient | None = None
 
     def _current(self) -> ApiClient:
-        authority = self._account.authority.read_bytes()
+        authority = self._account.read_authority()
         with self._lock:
             if self._client is None or authority != self._trusted:
                 client = self._new()

@@ -9,19 +9,25 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
 
+# To set the timeout of a socket is a system call, in which the thread gives the interpreter's lock away. So it is set again when a tenth of it is over.
+_LATE_SHARE = 0.1
+
+
 class _TimedSocket(ssl.SSLSocket):
     """A socket whose timeout is for everything until the next `settimeout`.
 
     The timeout of an ordinary socket begins again with each byte: a server that sends a byte a second, in headers that never
-    end, would hold the thread for ever.
+    end, would hold the thread for ever. Here it ends after its time, or a tenth of it later.
     """
 
     _ends: float | None = None
+    _slack = 0.0
 
     def settimeout(self, value: float | None) -> None:
         """Begin to count."""
-        self._ends = None if value is None else time.monotonic() + value
-        super().settimeout(value)
+        self._ends, self._slack = (None, 0.0) if value is None else (time.monotonic() + value, _LATE_SHARE * value)
+        if value != self.gettimeout():
+            super().settimeout(value)
 
     def recv_into(self, buffer: "WriteableBuffer", nbytes: int | None = None, flags: int = 0) -> int:
         """Receive within the time that is left."""
@@ -38,7 +44,9 @@ class _TimedSocket(ssl.SSLSocket):
             left = self._ends - time.monotonic()
             if left <= 0:
                 raise TimeoutError("timed out")
-            super().settimeout(left)
+            given = self.gettimeout()
+            if given is None or given - left > self._slack:
+                super().settimeout(left)
 
 
 def trusting(authority: Path) -> ssl.SSLContext:

@@ -241,6 +241,28 @@ def drip(server: RawServer, begin: bytes, byte: bytes) -> None:
     server.script = script
 
 
+def test_timeout_of_a_socket_is_not_set_again_for_each_byte(
+    server: RawServer, client: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times: list[float | None] = []
+    set_timeout = ssl.SSLSocket.settimeout
+
+    def counted(connection: ssl.SSLSocket, seconds: float | None) -> None:
+        times.append(seconds)
+        set_timeout(connection, seconds)
+
+    monkeypatch.setattr(ssl.SSLSocket, "settimeout", counted)
+    head_and_body = answer(json.dumps({"kind": "x" * 200}).encode())
+
+    def byte_by_byte(connection: socket.socket) -> None:
+        for index in range(len(head_and_body)):
+            connection.send(head_and_body[index : index + 1])
+
+    server.script = byte_by_byte
+    client.send(get(POD))
+    assert 0 < len(times) < 20
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("begin", "byte"),

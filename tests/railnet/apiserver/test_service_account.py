@@ -1,5 +1,6 @@
 """Where a container finds the API server, and what is missing if it does not."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,64 @@ def test_missing_file_is_named(folder: Path, missing: str) -> None:
 
     with pytest.raises(NotInCluster, match=f"{folder / missing} does not exist"):
         find(ENVIRON, folder)
+
+
+@pytest.fixture
+def account(folder: Path) -> ServiceAccount:
+    (folder / "token").write_text("first")
+    (folder / "ca.crt").write_text("authority")
+    return ServiceAccount("10.96.0.1", 443, folder)
+
+
+def age(file: Path, seconds: int = 0) -> None:
+    """Give a file a time of change that is long over, and some seconds more."""
+    os.utime(file, (1000 + seconds, 1000 + seconds))
+
+
+def test_file_that_has_not_changed_is_not_read_again(account: ServiceAccount, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("token", "ca.crt"):
+        age(account.folder / name)
+    before = account.token(), account.read_authority()
+    monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail(f"{path} was read again"))
+
+    assert (account.token(), account.read_authority()) == before == ("first", b"authority")
+
+
+def test_token_that_has_changed_is_read_again(account: ServiceAccount) -> None:
+    file = account.folder / "token"
+    age(file)
+    account.token()
+    file.write_text("other")
+    age(file, 1)
+
+    assert account.token() == "other"
+
+
+def test_token_that_is_another_file_of_the_same_time_is_read_again(account: ServiceAccount) -> None:
+    file, other = account.folder / "token", account.folder / "other"
+    age(file)
+    account.token()
+    other.write_text("other")
+    age(other)
+    other.rename(file)
+
+    assert account.token() == "other"
+
+
+def test_token_that_was_changed_a_moment_ago_is_read_each_time(account: ServiceAccount) -> None:
+    file = account.folder / "token"
+    account.token()
+    changed = file.stat().st_mtime_ns
+    file.write_text("other")
+    os.utime(file, ns=(changed, changed))  # within one step of the kernel's clock
+
+    assert account.token() == "other"
+
+
+def test_token_that_is_gone_is_not_the_one_that_was_read(account: ServiceAccount) -> None:
+    age(account.folder / "token")
+    account.token()
+    (account.folder / "token").unlink()
+
+    with pytest.raises(FileNotFoundError):
+        account.token()
