@@ -37,6 +37,17 @@ def node(shared_node: Node) -> Iterator[Node]:
     assert left_over(shared_node) == []
 
 
+@pytest.fixture
+def supervised_node() -> Iterator[Node]:
+    """Provide a node of its own, with a daemon under its supervisor, as in a container. When a test ends, nothing of its pods may be left on the node."""
+    with Node(Path(os.environ["RAILNET_CNI_PLUGINS"])) as node:
+        node.install()
+        node.daemon.supervised = True
+        node.start_daemon()
+        yield node
+        assert left_over(node) == []
+
+
 @pytest.fixture(params=["running", "absent", "stopped"])
 def daemon(request: pytest.FixtureRequest, node: Node) -> Iterator[str]:
     """Put the daemon into a state during a test: it serves, it is absent, or SIGSTOP holds it."""

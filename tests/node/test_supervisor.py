@@ -5,7 +5,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
@@ -13,7 +13,6 @@ import pytest
 
 from simnode.kubernetes.kubelet import PodIdentity
 from simnode.node import RESOURCE, Node
-from tests.node.primaries import left_over
 from tests.waiting import until
 
 SECONDS = 60.0
@@ -21,16 +20,6 @@ SECONDS = 60.0
 # a machine that stands still, more time passes than the supervisor counts.
 _SILENT_SECONDS = 3.5
 _ENDED = re.compile(r"is ended: its event loop has been silent for (\d+\.\d) s")
-
-
-@pytest.fixture
-def node() -> Iterator[Node]:
-    with Node(Path(os.environ["RAILNET_CNI_PLUGINS"])) as started:
-        started.install()
-        started.daemon.supervised = True
-        started.start_daemon()
-        yield started
-        assert left_over(started) == []
 
 
 def daemon_pid(node: Node) -> int:
@@ -58,58 +47,58 @@ def wait_for_next(node: Node, last: int) -> None:
 
 
 def test_allocate_that_a_stopped_daemon_holds_breaks_off_and_the_next_daemon_serves(
-    node: Node, measured: Callable[[str], None]
+    supervised_node: Node, measured: Callable[[str], None]
 ) -> None:
-    kept = node.run_pod("kept", vfs=1)
-    last, stopped = stop(node)
+    kept = supervised_node.run_pod("kept", vfs=1)
+    last, stopped = stop(supervised_node)
 
     with pytest.raises(grpc.RpcError) as refused:
-        node.kubelet.allocate(PodIdentity("train", "default", "uid-train"), RESOURCE, 1)
+        supervised_node.kubelet.allocate(PodIdentity("train", "default", "uid-train"), RESOURCE, 1)
     held = time.monotonic() - stopped
-    wait_for_next(node, last)
+    wait_for_next(supervised_node, last)
     measured(
         f"a daemon that stops: Allocate is held for {held:.1f} s, and all VFs are back after {time.monotonic() - stopped:.1f} s"
     )
-    after = node.run_pod("after", vfs=1)
+    after = supervised_node.run_pod("after", vfs=1)
 
     assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
-    silent = [float(seconds) for seconds in _ENDED.findall(node.daemon.log())]
+    silent = [float(seconds) for seconds in _ENDED.findall(supervised_node.daemon.log())]
     assert silent
     assert max(silent) <= _SILENT_SECONDS
     for pod in (kept, after):
-        node.remove_pod(pod)
+        supervised_node.remove_pod(pod)
 
 
-def test_plain_and_rail_pods_run_again_after_each_of_three_stops(node: Node) -> None:
+def test_plain_and_rail_pods_run_again_after_each_of_three_stops(supervised_node: Node) -> None:
     for number in range(3):
-        last, _ = stop(node)
-        plain = node.run_pod(f"plain-{number}")
-        wait_for_next(node, last)
-        rail = node.run_pod(f"rail-{number}", vfs=2)
-        node.remove_pod(plain)
-        node.remove_pod(rail)
+        last, _ = stop(supervised_node)
+        plain = supervised_node.run_pod(f"plain-{number}")
+        wait_for_next(supervised_node, last)
+        rail = supervised_node.run_pod(f"rail-{number}", vfs=2)
+        supervised_node.remove_pod(plain)
+        supervised_node.remove_pod(rail)
 
-    assert "restart 3 in this container" in node.daemon.log()
+    assert "restart 3 in this container" in supervised_node.daemon.log()
 
 
-def test_add_that_the_daemon_has_begun_as_it_is_stopped_is_repeated(node: Node) -> None:
+def test_add_that_the_daemon_has_begun_as_it_is_stopped_is_repeated(supervised_node: Node) -> None:
     identity = PodIdentity("train", "default", "uid-train")
-    node.kubelet.allocate(identity, RESOURCE, 1)
-    last, _ = stop(node)
+    supervised_node.kubelet.allocate(identity, RESOURCE, 1)
+    last, _ = stop(supervised_node)
     pods = []
-    adding = threading.Thread(target=lambda: pods.append(node.run_sandbox(identity)))
+    adding = threading.Thread(target=lambda: pods.append(supervised_node.run_sandbox(identity)))
     adding.start()
-    wait_for_next(node, last)
+    wait_for_next(supervised_node, last)
     adding.join()
 
     assert [pod.name for pod in pods] == ["train"]
-    node.remove_pod(pods[0])
+    supervised_node.remove_pod(pods[0])
 
 
-def test_container_ends_when_its_supervisor_is_sent_sigterm(node: Node) -> None:
-    pid = daemon_pid(node)
+def test_container_ends_when_its_supervisor_is_sent_sigterm(supervised_node: Node) -> None:
+    pid = daemon_pid(supervised_node)
 
-    status, is_gone = node.stop_daemon(), not Path(f"/proc/{pid}").exists()
-    node.start_daemon()
+    status, is_gone = supervised_node.stop_daemon(), not Path(f"/proc/{pid}").exists()
+    supervised_node.start_daemon()
 
     assert (status, is_gone) == (0, True)
