@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from cni.daemon_exhaustion import is_own_shortage
@@ -26,7 +26,7 @@ class PodDevices:
     def __init__(
         self,
         device_plugins: Path,
-        socket: Callable[[], AbstractContextManager[Path]],
+        socket: Callable[[], AbstractAsyncContextManager[Path]],
         resources: frozenset[str],
         kubelet_seconds: float,
         watched: Callable[[], bool] = lambda: True,
@@ -64,7 +64,7 @@ class PodDevices:
             _log.warning("pod %s/%s: %s; asking kubelet", pod.namespace, pod.name, error)
             reason = error
         try:
-            with self._socket() as socket:
+            async with self._socket() as socket:
                 return await podresources.devices(socket, pod.namespace, pod.name, self._resources, self._seconds)
         except (NotReady, OSError) as error:
             if isinstance(error, OSError) and is_own_shortage(error):

@@ -1,59 +1,135 @@
 """Where this node's kubelet has its root folder: as the configuration says, else as kubelet's own process says."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from errno import ETIMEDOUT
+from functools import partial
 from pathlib import Path
 
 from railnet.configuration import HostConfiguration
 from railnet.kernel.files import open_below, read_below
 from railnet.kernel.processes.command_lines import command_lines, environment
+from railnet.kernel.threads.bounded_threads import BoundedThreads
+from railnet.kernel.threads.file_reads import read_in_time
+from railnet.kernel.threads.thread_opened_descriptor import ThreadOpenedDescriptor
+from railnet.kernel.waiting import take_outcome
 from railnet.kubelet.root_folder import DEFAULT, POD_RESOURCES, REGISTRY, KubeletFolder, root_folder
 
 _PROC = Path("/proc")  # the host's processes: the DaemonSet's pod is in the host's PID namespace
+_SECONDS = 2.0  # thousands of processes take a tenth of it
+_MOST_LOOKS = 4
+_NO_KUBELET = KubeletFolder(Path(DEFAULT), "kubelet's default: no running kubelet shows another --root-dir")
 
 
 class KubeletSearch:
     """Kubelet's root folder, looked for when a registration begins: kubelet may start later, or again with another one."""
 
-    def __init__(self, host: HostConfiguration, proc: Path = _PROC) -> None:
-        self._host, self._proc = host, proc
+    def __init__(self, host: HostConfiguration, proc: Path = _PROC, seconds: float = _SECONDS) -> None:
+        """Search in `proc`; a look waits for at most `seconds`."""
+        self._host, self._proc, self._seconds = host, proc, seconds
+        self._threads = BoundedThreads(_MOST_LOOKS)
+        self._late: list[_Look] = []
         self.folder = KubeletFolder(host.kubelet or Path(DEFAULT), "no kubelet was looked for yet")
 
-    def look(self) -> KubeletFolder:
-        """Look again. It reads the command line of every process, so it is for a thread."""
-        self.folder = find(self._host, self._proc)
+    async def look(self) -> KubeletFolder:
+        """Look again.
+
+        A process that hangs may hold its command line for ever. It costs one look its time, and the next looks leave it out.
+
+        Raises:
+            OSError: ETIMEDOUT, a process is not read in time, and no other one is the kubelet: it is not known where kubelet's folder is.
+        """
+        self.folder = await self._answer()
         return self.folder
 
-    @contextmanager
-    def pod_resources(self) -> Iterator[Path]:
+    async def _answer(self) -> KubeletFolder:
+        if self._host.kubelet is not None:
+            return find(self._host)
+        for look in [look for look in self._late if look.call.future.done()]:
+            self._late.remove(look)
+            return look.folder()
+        hung = [look.process for look in self._late if look.process is not None]
+        if len(self._late) == _MOST_LOOKS:
+            raise _hangs(hung)
+        look = _Look(frozenset(hung), self._threads, partial(running_kubelet, self._host.root, self._proc))
+        if not await look.call.ends_within(self._seconds):
+            self._late.append(look)
+            raise _hangs([look.process])
+        return look.folder()
+
+    @asynccontextmanager
+    async def pod_resources(self) -> AsyncIterator[Path]:
         """Open the socket of pod-resources; yield a path by which this process reaches it, also where a link leads to the folder.
 
         Raises:
-            OSError: there is none.
+            OSError: there is none; ETIMEDOUT, its disk does not answer.
         """
-        fd = open_below(self._host.root, f"{self.folder.path}/{POD_RESOURCES}", os.O_PATH)
+        socket, descriptor = f"{self.folder.path}/{POD_RESOURCES}", ThreadOpenedDescriptor()
+        opened = partial(open_below, self._host.root, socket, os.O_PATH)
         try:
+            fd = await read_in_time(socket, partial(descriptor.open, opened))
             yield Path(f"/proc/self/fd/{fd}")
         finally:
-            os.close(fd)
+            descriptor.close()
+
+
+class _Look:
+    """One search of /proc, in a thread.
+
+    Attributes:
+        process: the process that the thread reads now, None before it has begun.
+    """
+
+    def __init__(
+        self, without: frozenset[int], threads: BoundedThreads, search: Callable[..., KubeletFolder | None]
+    ) -> None:
+        """Begin to search; the processes `without` are left out."""
+        self.process: int | None = None
+        self._without = without
+        self.call = threads.begin("search for kubelet", partial(search, may_read=self._may_read))
+        self.call.future.add_done_callback(take_outcome)
+
+    def _may_read(self, process: int) -> bool:
+        self.process = process
+        return process not in self._without
+
+    def folder(self) -> KubeletFolder:
+        """Return the folder that was found; call it when the search has ended.
+
+        Raises:
+            OSError: no kubelet was found, and processes were left out.
+        """
+        folder: KubeletFolder | None = self.call.future.result()
+        if folder is None and self._without:
+            raise _hangs(self._without)
+        return folder or _NO_KUBELET
+
+
+def _hangs(processes: Iterable[int | None]) -> OSError:
+    names = ", ".join(f"/proc/{process or '*'}" for process in sorted(processes, key=lambda process: process or 0))
+    why = f"not read within {_SECONDS:g} s, so it is not known which process is kubelet: look in dmesg, or set host.kubelet"
+    return OSError(ETIMEDOUT, why, names)
 
 
 def find(host: HostConfiguration, proc: Path = _PROC) -> KubeletFolder:
     """Return the configured folder, else that of the running kubelet, else kubelet's default."""
-    if host.kubelet is not None:
-        return KubeletFolder(host.kubelet, "host.kubelet of node.yaml")
-    running = running_kubelet(host.root, proc)
-    return running or KubeletFolder(Path(DEFAULT), "kubelet's default: no running kubelet shows another --root-dir")
+    return _configured(host) or running_kubelet(host.root, proc) or _NO_KUBELET
 
 
-def running_kubelet(root: Path, proc: Path = _PROC) -> KubeletFolder | None:
+def _configured(host: HostConfiguration) -> KubeletFolder | None:
+    return None if host.kubelet is None else KubeletFolder(host.kubelet, "host.kubelet of node.yaml")
+
+
+def running_kubelet(
+    root: Path, proc: Path = _PROC, may_read: Callable[[int], bool] = lambda _: True
+) -> KubeletFolder | None:
     """Return the folder of the kubelet that runs on this host.
 
     A process of that name may be the kubelet of a node in a container, or no kubelet. Kubelet makes its plugins_registry when it starts, so
-    the host must show at that path the folder that the process itself has there.
+    the host must show at that path the folder that the process itself has there. `may_read` is as in `command_lines`.
     """
-    for process in command_lines(proc):
+    for process in command_lines(proc, may_read):
         with suppress(OSError, ValueError):
             path = root_folder(process.words, _Environment(proc, process.pid), lambda name: _text(root, name))
             if path is not None and _is_shared(root, proc / str(process.pid) / "root", f"{path}/{REGISTRY}"):

@@ -4,16 +4,20 @@ import asyncio
 import logging
 import socket
 import tempfile
+import threading
 from collections.abc import Awaitable, Callable, Iterator
+from errno import ETIMEDOUT
 from pathlib import Path
 
 import pytest
 
+from deviceplugin import registration
+from deviceplugin.plugin_socket import PluginSocket, socket_name
 from deviceplugin.pool_selection import DEFAULT
-from deviceplugin.registration import Registration, remove_stale_sockets, socket_name
+from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
 from railnet.errors import Misconfigured
-from railnet.kernel.threads.file_reads import read_in_time
+from railnet.kernel.threads.file_reads import FileReads, read_in_time
 from railnet.kubelet.checkpoint_file import CheckpointReads
 from railnet.kubelet.root_folder import KubeletFolder
 from railnet.vf.vf_table import VfTable
@@ -38,11 +42,18 @@ def kubelet(folder: Path) -> Kubelet:
     return kubelet
 
 
+def kubelet_is_in(folder: Callable[[], Path]) -> Callable[[], Awaitable[KubeletFolder]]:
+    async def look() -> KubeletFolder:
+        return KubeletFolder(folder(), "a test")
+
+    return look
+
+
 def a_registration(folder: Path, retry_seconds: float = 0.05) -> Registration:
     service = PoolService(
         DEFAULT[0], DEFAULT, VfTable(two_rails()), {}.get, CheckpointReads(folder / "device-plugins", read_in_time)
     )
-    return Registration(service, lambda: KubeletFolder(folder, "a test"), Path("/"), retry_seconds)
+    return Registration(service, kubelet_is_in(lambda: folder), Path("/"), retry_seconds)
 
 
 def during(kubelet: Kubelet, act: Act, retry_seconds: float = 0.05) -> None:
@@ -172,7 +183,7 @@ def test_registration_tries_again_when_the_socket_cannot_be_renamed(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = iter(["missing/folder.sock", "railnet-rdma-ib_vf-00000000002.sock"])
-    monkeypatch.setattr("deviceplugin.registration.socket_name", lambda *_: next(names))
+    monkeypatch.setattr("deviceplugin.plugin_socket.socket_name", lambda *_: next(names))
 
     async def act(kubelet: Kubelet, _: Registration) -> None:
         assert (await kubelet.socket()).name == "railnet-rdma-ib_vf-00000000002.sock"
@@ -258,42 +269,6 @@ def test_registration_refuses_a_folder_whose_path_is_too_long_for_a_socket(tmp_p
         asyncio.run(a_registration(long).serve())
 
 
-def a_socket(path: Path) -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(path))
-    return listener
-
-
-def test_stale_sockets_of_an_earlier_start_are_removed(folder: Path) -> None:
-    a_socket(folder / socket_name(RAIL, 1)).close()
-    a_socket(folder / f".{socket_name(RAIL, 2)}").close()
-
-    remove_stale_sockets(folder, RAIL)
-
-    assert list(folder.iterdir()) == []
-
-
-def test_socket_on_which_a_process_listens_is_not_removed(folder: Path) -> None:
-    path = folder / socket_name(RAIL, 1)
-    with a_socket(path) as listener:
-        listener.listen(1)
-
-        remove_stale_sockets(folder, RAIL)
-
-        assert path.exists()
-
-
-@pytest.mark.parametrize(
-    "name", ["csi.example.com-reg.sock", socket_name("rdma/ib_vf.x", 1), "railnet-rdma-ib_vf.sock"]
-)
-def test_sockets_of_other_plugins_are_not_removed(folder: Path, name: str) -> None:
-    a_socket(folder / name).close()
-
-    remove_stale_sockets(folder, RAIL)
-
-    assert [path.name for path in folder.iterdir()] == [name]
-
-
 @pytest.mark.parametrize("name", [socket_name(RAIL, 1), f".{socket_name(RAIL, 1)}"])
 def test_folder_that_is_named_like_a_stale_socket_stays_and_blocks_nothing(
     kubelet: Kubelet, name: str, caplog: pytest.LogCaptureFixture
@@ -312,10 +287,6 @@ def test_folder_that_is_named_like_a_stale_socket_stays_and_blocks_nothing(
     assert f"{name} stays" in caplog.text
 
 
-def test_socket_name_has_no_slash_and_no_dot_of_the_resource() -> None:
-    assert socket_name("example.com/ib_vf", 0x1A) == "railnet-example-com-ib_vf-0000000001a.sock"
-
-
 def test_registration_moves_to_the_folder_of_a_kubelet_that_starts_later_with_another_root(folder: Path) -> None:
     for name in ("default", "other"):
         (folder / name).mkdir()
@@ -325,7 +296,7 @@ def test_registration_moves_to_the_folder_of_a_kubelet_that_starts_later_with_an
 
     async def main() -> None:
         service = PoolService(DEFAULT[0], DEFAULT, VfTable(two_rails()), {}.get, CheckpointReads(folder, read_in_time))
-        registration = Registration(service, lambda: KubeletFolder(now[0], "a test"), Path("/"), 0.01)
+        registration = Registration(service, kubelet_is_in(lambda: now[0]), Path("/"), 0.01)
         task = asyncio.create_task(registration.serve())
         await default.socket()
         other.start()
@@ -334,6 +305,124 @@ def test_registration_moves_to_the_folder_of_a_kubelet_that_starts_later_with_an
         async with dial(path) as dialled:
             assert (await dialled.info()).endpoint == str(path)
         assert default.sockets() == []
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("step", ["open", "bind", "show"])
+def test_disk_that_hangs_holds_no_event_loop_and_the_pool_is_served_when_the_disk_answers(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, step: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk, whole = threading.Event(), getattr(PluginSocket, step)
+
+    def hang(plugin_socket: PluginSocket, *arguments: object) -> None:
+        assert disk.wait(WAIT_SECONDS)
+        whole(plugin_socket, *arguments)
+
+    monkeypatch.setattr(PluginSocket, step, hang)
+    monkeypatch.setattr(registration, "read_in_time", FileReads(0.05).read)
+
+    async def act(kubelet: Kubelet, _: Registration) -> None:
+        async with asyncio.timeout(WAIT_SECONDS):
+            while "does its disk answer" not in caplog.text:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.01)  # the event loop goes on
+        assert kubelet.sockets() == []
+        disk.set()
+        async with dial(await kubelet.socket()) as dialled:
+            assert (await dialled.info()).name == RAIL
+
+    during(kubelet, act)
+
+
+def test_disk_that_hangs_ends_no_registration_that_kubelet_watches(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = threading.Event()
+    monkeypatch.setattr(PluginSocket, "exists", lambda _: disk.wait(WAIT_SECONDS))
+    monkeypatch.setattr(registration, "read_in_time", FileReads(0.05).read)
+
+    async def act(kubelet: Kubelet, registration: Registration) -> None:
+        async with dial(await kubelet.socket()) as dialled:
+            stream = dialled.watch()
+            await stream.next()
+            await dialled.notify(registered=True)
+            async with asyncio.timeout(WAIT_SECONDS):
+                while "is still there is not known" not in caplog.text:  # noqa: ASYNC110 - no event
+                    await asyncio.sleep(0.01)
+            assert (registration.registered, registration.registrations) == (True, 1)
+        disk.set()
+
+    during(kubelet, act)
+
+
+def test_registration_ends_in_time_while_the_disk_hangs(kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = threading.Event()
+    monkeypatch.setattr(PluginSocket, "remove", lambda _: disk.wait(WAIT_SECONDS))
+    monkeypatch.setattr(registration, "read_in_time", FileReads(0.05).read)
+
+    async def main() -> None:
+        task = asyncio.create_task(a_registration(kubelet.folder).serve())
+        await kubelet.socket()
+        task.cancel()
+        await asyncio.wait({task}, timeout=WAIT_SECONDS / 2)
+        assert task.cancelled()
+
+    asyncio.run(main())
+    disk.set()
+
+
+def test_registration_waits_for_the_next_search_while_kubelets_folder_is_not_known(folder: Path) -> None:
+    for name in ("default", "other"):
+        (folder / name).mkdir()
+    default, other = Kubelet(folder / "default"), Kubelet(folder / "other")
+    default.start()
+    other.start()
+    errors = iter([OSError(ETIMEDOUT, "not read within 2 s", "/proc/7")] * 2)
+    troubles = list[str]()
+
+    async def main() -> None:
+        async def look() -> KubeletFolder:
+            troubles.append(served.trouble)
+            error = next(errors, None)
+            if error is not None:
+                raise error
+            return KubeletFolder(other.folder, "a test")
+
+        service = PoolService(DEFAULT[0], DEFAULT, VfTable(two_rails()), {}.get, CheckpointReads(folder, read_in_time))
+        served = Registration(service, look, Path("/"), 0.01)
+        task = asyncio.create_task(served.serve())
+        async with dial(await other.socket()) as dialled:
+            assert (await dialled.info()).name == RAIL
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(main())
+    assert default.sockets() == []
+    assert troubles[1:3] == ["/proc/7 was not read within 2 s"] * 2
+
+
+def test_socket_stays_while_it_is_not_known_whether_kubelet_has_another_folder(kubelet: Kubelet) -> None:
+    known, looks = [True], list[bool]()
+
+    async def main() -> None:
+        async def look() -> KubeletFolder:
+            looks.append(known[0])
+            if not known[0]:
+                raise OSError(ETIMEDOUT, "not read within 2 s", "/proc/7")
+            return KubeletFolder(kubelet.folder, "a test")
+
+        service = PoolService(
+            DEFAULT[0], DEFAULT, VfTable(two_rails()), {}.get, CheckpointReads(kubelet.folder, read_in_time)
+        )
+        task = asyncio.create_task(Registration(service, look, Path("/"), 0.01).serve())
+        path = await kubelet.socket()
+        known[0] = False
+        async with asyncio.timeout(WAIT_SECONDS):
+            while looks[-3:] != [False] * 3:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.01)
+        assert kubelet.sockets() == [path]
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
@@ -350,7 +439,7 @@ def test_endpoint_is_the_path_in_the_hosts_root_and_links_are_followed_there(fol
 
     async def main() -> None:
         service = PoolService(DEFAULT[0], DEFAULT, VfTable(two_rails()), {}.get, CheckpointReads(folder, read_in_time))
-        registration = Registration(service, lambda: KubeletFolder(Path("/snap"), "a test"), root, 0.01)
+        registration = Registration(service, kubelet_is_in(lambda: Path("/snap")), root, 0.01)
         task = asyncio.create_task(registration.serve())
         kubelet.registry = root / "real/plugins_registry"
         path = await kubelet.socket()

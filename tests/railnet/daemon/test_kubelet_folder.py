@@ -1,5 +1,8 @@
 """Where kubelet's root folder is looked for on a host."""
 
+import asyncio
+import os
+from errno import ETIMEDOUT
 from pathlib import Path
 
 import pytest
@@ -86,18 +89,24 @@ def test_configured_folder_wins_over_the_running_kubelet(host: Host) -> None:
     assert str(folder) == "/srv/kubelet (host.kubelet of node.yaml)"
 
 
+async def pod_resources(search: KubeletSearch) -> os.stat_result:
+    async with search.pod_resources() as opened:
+        return opened.stat()
+
+
 def test_kubelet_that_starts_later_is_found_when_it_is_looked_for_again(host: Host) -> None:
-    search = KubeletSearch(HostConfiguration(root=host.root), host.proc)
     host.has("/data/kubelet/plugins_registry")
     host.has("/data/kubelet/pod-resources/kubelet.sock")
     host.runs(5, "kubelet", "--root-dir=/data/kubelet")
 
-    with pytest.raises(FileNotFoundError, match="pod-resources"), search.pod_resources():
-        pass
-    search.look()
+    async def main() -> os.stat_result:
+        search = KubeletSearch(HostConfiguration(root=host.root), host.proc)
+        with pytest.raises(FileNotFoundError, match="pod-resources"):
+            await pod_resources(search)
+        await search.look()
+        return await pod_resources(search)
 
-    with search.pod_resources() as opened:
-        assert opened.samefile(host.root / "data/kubelet/pod-resources/kubelet.sock")
+    assert os.path.samestat(asyncio.run(main()), (host.root / "data/kubelet/pod-resources/kubelet.sock").stat())
 
 
 def test_socket_is_found_below_a_folder_that_is_an_absolute_link(host: Host) -> None:
@@ -105,5 +114,70 @@ def test_socket_is_found_below_a_folder_that_is_an_absolute_link(host: Host) -> 
     (host.root / "var/lib").mkdir(parents=True, exist_ok=True)
     (host.root / "var/lib/kubelet").symlink_to("/data/kubelet")
 
-    with KubeletSearch(HostConfiguration(root=host.root), host.proc).pod_resources() as opened:
-        assert opened.samefile(host.root / "data/kubelet/pod-resources/kubelet.sock")
+    opened = asyncio.run(pod_resources(KubeletSearch(HostConfiguration(root=host.root), host.proc)))
+
+    assert os.path.samestat(opened, (host.root / "data/kubelet/pod-resources/kubelet.sock").stat())
+
+
+def hang(host: Host, pid: int) -> Path:
+    """Make a process whose command line is not to be read: a pipe waits for its other end."""
+    host.runs(pid, "stuck")
+    file = host.proc / str(pid) / "cmdline"
+    file.unlink()
+    os.mkfifo(file)
+    return file
+
+
+def test_process_that_hangs_costs_one_look_and_the_next_one_finds_kubelet(host: Host) -> None:
+    hung = hang(host, 5)
+    host.has("/data/kubelet/plugins_registry")
+    host.runs(812, "kubelet", "--root-dir=/data/kubelet")
+
+    async def main() -> None:
+        search = KubeletSearch(HostConfiguration(root=host.root), host.proc, 0.05)
+        with pytest.raises(TimeoutError, match="not known which process is kubelet") as raised:
+            await search.look()
+        assert (raised.value.errno, raised.value.filename) == (ETIMEDOUT, "/proc/5")
+        assert str(await search.look()) == "/data/kubelet (--root-dir of kubelet, process 812)"
+        hung.write_bytes(b"")
+
+    asyncio.run(main())
+
+
+def test_default_is_not_taken_while_the_process_that_hangs_may_be_kubelet(host: Host) -> None:
+    host.has("/data/kubelet/plugins_registry")
+    hung = hang(host, 5)
+
+    async def main() -> None:
+        search = KubeletSearch(HostConfiguration(root=host.root), host.proc, 0.05)
+        for _ in range(3):
+            with pytest.raises(TimeoutError, match=r"set host\.kubelet"):
+                await search.look()
+        hung.write_bytes(b"kubelet\0--root-dir=/data/kubelet\0")
+        found = ""
+        while not found.startswith("/data/kubelet"):
+            try:
+                found = str(await search.look())
+            except TimeoutError:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
+def test_processes_that_hang_take_four_threads_at_most(host: Host) -> None:
+    pipes = [hang(host, pid) for pid in (3, 4, 5, 6, 7)]
+
+    async def main() -> None:
+        search = KubeletSearch(HostConfiguration(root=host.root), host.proc, 0.05)
+        named = list[str]()
+        for _ in range(6):
+            with pytest.raises(TimeoutError) as raised:
+                await search.look()
+            named.append(raised.value.filename)
+        assert named == ["/proc/3", "/proc/4", "/proc/5", "/proc/6", *["/proc/3, /proc/4, /proc/5, /proc/6"] * 2]
+
+    try:
+        asyncio.run(main())
+    finally:
+        for pipe in pipes[:4]:
+            pipe.write_bytes(b"")
