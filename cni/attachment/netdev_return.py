@@ -4,7 +4,8 @@
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from errno import EBUSY
 from functools import partial
@@ -13,6 +14,7 @@ from typing import NamedTuple, TypeVar
 
 from cni.attachment.host_netdev_lookup import NetdevLookup
 from cni.attachment.orphan_search import OrphanSearch
+from cni.sandbox_locks import PerKey
 from railnet.kernel import perform, vf_netdev_recognition, vf_provisioning
 from railnet.kernel.inventory import card_of
 from railnet.kernel.namespaces import orphan_netdev_return
@@ -51,6 +53,7 @@ class NodeNetdevs:
         self._netdevs = netdevs
         self._root = root
         self._search = OrphanSearch(root)
+        self._changing = PerKey()  # by VF
         self.threads = BoundedThreads(_THREADS_OF_A_CARD)
 
     async def take_back(self, netns: Netns, attachments: tuple[Attachment, ...], netns_fd: int | None) -> TakenBack:
@@ -207,20 +210,43 @@ class NodeNetdevs:
     async def rename_free(self) -> None:
         """Rename free VFs' netdevs that have a pod's names: the kernel returned them when their namespace ended.
 
+        A VF that is claimed meanwhile is left alone: its ADD renames it.
+
         Raises:
             OSError: what the kernel refused.
         """
         free = [vf.address for vf in self._table.inventory.vfs() if self._table.owner(vf.address) is None]
-        await self.rename(free)
+        for vf in self._to_be_renamed(free):
+            async with self._alone_with((vf,)):
+                if self._table.owner(vf) is None:
+                    await self._rename((vf,))
 
     async def rename(self, addresses: Collection[PciAddress]) -> None:
-        """Rename the netdevs of these VFs that have a pod's name; the caller makes sure that no other work uses these VFs.
+        """Rename the netdevs of these VFs that have a pod's name; the caller has claimed these VFs.
 
-        A netdev that its DEL did not find has any name and any settings, and is given those that its record had.
+        It waits for what was begun for a VF while the VF was free. A netdev that its DEL did not find has any name and any settings, and is
+        given those that its record had.
 
         Raises:
             OSError: what the kernel refused.
         """
+        async with self._alone_with(addresses):
+            await self._rename(addresses)
+
+    @asynccontextmanager
+    async def _alone_with(self, addresses: Iterable[PciAddress]) -> AsyncIterator[None]:
+        """Hold the locks of VFs. Work for a free VF checks the VF's owner inside; an ADD comes here after its claim, and so after that work."""
+        async with AsyncExitStack() as locks:
+            for vf in sorted(addresses):  # in one order, so that no two tasks wait for each other
+                await locks.enter_async_context(self._changing.held(str(vf)))
+            yield
+
+    def _to_be_renamed(self, addresses: Collection[PciAddress]) -> list[PciAddress]:
+        """Return the VFs whose netdev is on the node, and not under its own name or without its own settings."""
+        awaited = {vf for vf in addresses if vf in self._netdevs.awaited and self._netdevs.known(vf) is not None}
+        return sorted(awaited | {vf.address for vf in orphan_rescue.misnamed(self._table.inventory, addresses)})
+
+    async def _rename(self, addresses: Collection[PciAddress]) -> None:
         await self._end_waiting(addresses)
         misnamed = orphan_rescue.misnamed(self._table.inventory, frozenset(addresses))
         if misnamed:
@@ -240,7 +266,7 @@ class NodeNetdevs:
                 steps = await self._give_back((attachment,), {attachment.vf: netdev})
                 await self._netdevs.renamed((attachment.vf,), steps)
                 await self._netdevs.reread((attachment.vf,))
-                self._netdevs.awaited.pop(attachment.vf, None)  # an ADD and a sweep may both wait for it
+                del self._netdevs.awaited[attachment.vf]
 
     def reasons_awaited(self) -> dict[PciAddress, str]:
         """Return why no pod gets the VFs that were taken back without their netdevs, until those have their names and settings again."""
@@ -260,10 +286,11 @@ class NodeNetdevs:
         Raises:
             OSError: the kernel refuses.
         """
-        if self._table.owner(step.vf) is None:
-            _log.warning("VF %s has no netdev in any namespace: binding %s again", step.vf, step.driver)
-            await self._probe(step)
-            await self._netdevs.reread((step.vf,))
+        async with self._alone_with((step.vf,)):
+            if self._table.owner(step.vf) is None:
+                _log.warning("VF %s has no netdev in any namespace: binding %s again", step.vf, step.driver)
+                await self._probe(step)
+                await self._netdevs.reread((step.vf,))
 
     async def _probe(self, step: ProbeAgain) -> None:
         """Bind again; no other card waits for it, since a write to a dead card never returns.

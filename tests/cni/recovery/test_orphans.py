@@ -1,6 +1,7 @@
 """Free VFs whose netdev is not on the node: the record is rebuilt, the driver bound again, or the VF withheld with a reason."""
 
 import asyncio
+import os
 import shutil
 import threading
 from collections.abc import Iterator
@@ -15,12 +16,12 @@ from railnet.kernel.namespaces import orphan_netdev_return
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.orphan_rescue import OrphanNetdev
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.record import Netns
+from railnet.vf.record import Netns, Record
 from railnet.vf.sandbox_difference import SandboxLink
 from railnet.vf.steps import ProbeAgain, RenameLink, ResetLink
 from railnet.vf.vf_table import Owner
-from tests.cni.attachment_node import VF, Node, a_node, attached
-from tests.railnet.kernel.tree import PF
+from tests.cni.attachment_node import VF, Node, a_node, attached, planned
+from tests.railnet.kernel.tree import ON_NODE, PF
 
 NETNS = Netns("/run/netns/cni-9", 4, 4026532399)
 NET1 = SandboxLink("net1", "InfiniBand", 4092, up=True, addresses=frozenset({ip_interface("10.56.3.1/16")}))
@@ -338,6 +339,66 @@ def test_netdev_that_its_del_did_not_find_gets_its_name_and_settings_before_a_po
     assert node.kernel.steps[-1] == RenameLink(31, "ibs5v0")
     assert node.kernel.resets == [ResetLink(VF, 31, before)]
     assert (node.table.inventory.vf(VF).netdev.name, daemon.reason) == ("ibs5v0", None)
+
+
+def test_free_netdev_whose_vf_is_claimed_meanwhile_is_not_renamed_and_not_reset(
+    daemon: Searching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two VFs have come back under a pod's name. An ADD claims the second one while the sweep renames the first one."""
+    node, other = daemon.node, daemon.node.add_card()
+    monkeypatch.setattr(orphan_netdev_return, "written_names", lambda vfs: {VF: "ibs5v0", other: "ibs6v0"})
+    node.netdev_is("net1")
+    (node.tree.devices / str(other) / "net").rename(node.tree.devices / str(other) / "was")
+    shutil.copytree(node.tree.devices / ON_NODE / "net", node.tree.devices / str(other) / "net")
+    node.table.refresh(node.sysfs.inventory())
+    first, second = sorted((VF, other))
+
+    def claim() -> None:
+        node.table.claim(second, Owner("f00", "eth0", "uid-2"))
+        node.kernel.then = lambda: None
+
+    node.kernel.then = claim
+    daemon.find()
+
+    assert node.kernel.steps == [RenameLink(31, {VF: "ibs5v0", other: "ibs6v0"}[first])]
+    assert [step.vf for step in node.kernel.resets] == [first]
+
+
+def test_add_waits_for_the_sweep_that_renames_its_vf(daemon: Searching, monkeypatch: pytest.MonkeyPatch) -> None:
+    node, begun, goes_on = daemon.node, threading.Event(), threading.Event()
+    monkeypatch.setattr(orphan_netdev_return, "written_names", lambda vfs: {VF: "ibs5v0"})
+    node.netdev_is("net1")
+    node.table.refresh(node.sysfs.inventory())
+
+    def rename_slowly() -> None:
+        begun.set()
+        assert goes_on.wait(10)
+        node.netdev_is("ibs5v0")
+
+    node.kernel.then = rename_slowly
+
+    async def main() -> Record:
+        netns_fd = os.open(node.netns, os.O_RDONLY)
+        try:
+            sweep = asyncio.create_task(daemon.recovery.find_orphans())
+            await asyncio.to_thread(begun.wait, 10)
+            claimed = asyncio.Event()
+            node.table.observe(claimed.set)
+            add = asyncio.create_task(planned(daemon.attachments, netns_fd))
+            await claimed.wait()
+            _, waiting = await asyncio.wait({add}, timeout=0.2)
+            assert waiting == {add}
+            goes_on.set()
+            await sweep
+            return await add
+        finally:
+            os.close(netns_fd)
+
+    record = asyncio.run(asyncio.wait_for(main(), 20))
+
+    assert record.attachments[0].host_ifname == "ibs5v0"
+    assert node.kernel.steps == [RenameLink(31, "ibs5v0")]
+    assert node.kernel.resets == [ResetLink(VF, 31, {})]
 
 
 def test_record_that_add_wrote_keeps_a_vf_whose_netdev_is_on_the_node(node: Node) -> None:
