@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from deviceplugin.devices import OfferedVf
 from deviceplugin.pool_selection import Pool
 from railnet.errors import NotOurs, NotReady, Unusable
-from railnet.vf.inventory import MLX4_PORTS, RdmaDevice
+from railnet.vf.inventory import RdmaDevice
 from railnet.vf.pci_address import PciAddress
 
 # The container runtime resolves this path on the host, so the daemon's own view of /dev does not matter.
@@ -134,5 +134,5 @@ def _rdma_environment(devices: Sequence[tuple[RdmaDevice, int | None]]) -> dict[
 
 def _data_ports(device: RdmaDevice) -> tuple[int, ...]:
     """Return the ports that a program may use. Of several ports of which none is ACTIVE yet, any may be: both libraries leave out the others."""
-    known = len(device.port_numbers) <= MLX4_PORTS or (device.port is not None and device.port.is_active)
+    known = not device.has_planes or (device.port is not None and device.port.is_active)
     return device.data_ports if known else device.port_numbers

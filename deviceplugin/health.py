@@ -88,15 +88,18 @@ def _port(function: str, device: RdmaDevice) -> str | None:
     port = device.port
     if port is None or port.is_active:
         return None
+    if device.has_planes:
+        ports = f"none of the {len(device.port_numbers)} ports of {function} ({device.name}) is ACTIVE"
+        return f"{ports}, and port {port.number} is {port.state!r}, {port.phys_state!r}: {_port_remedy(port, 'the cables and switch ports of its data ports')}"
     return (
         f"port {port.number} of {function} ({device.name}) is {port.state!r}, {port.phys_state!r}: {_port_remedy(port)}"
     )
 
 
-def _port_remedy(port: Port) -> str:
+def _port_remedy(port: Port, parts: str = "its cable and switch port") -> str:
     if port.link_layer == "InfiniBand" and port.phys_state.endswith("LinkUp"):
         return "the link is up, but no subnet manager has made the port active: check that one runs and serves it"
-    return "check its cable and switch port"
+    return f"check {parts}"
 
 
 def _rdma_device(vf: VirtualFunction, *, owned: bool) -> str | None:

@@ -21,6 +21,8 @@ from railnet.fabric.rdma_counter_deltas import (
     TRANSMITTED_PACKETS,
     Counters,
     Tally,
+    over_ports,
+    ports_of,
     saturated,
     summed,
     tallied,
@@ -48,10 +50,11 @@ _TRAFFIC = {  # file → what follows `railnet_pod_`, `railnet_rail_` or `railne
 
 
 class Source(NamedTuple):
-    """A function to read: its RDMA device, the number of its rail, the card that it belongs to, and the files."""
+    """A function to read: its RDMA device, the device's data ports, the number of its rail, the card that it belongs to, and the files."""
 
     function: PciAddress
     device: str
+    ports: tuple[int, ...]
     rail: int
     card: PciAddress
     names: tuple[str, ...]
@@ -157,12 +160,18 @@ class RailCounters:
     async def _read_card(self, card: PciAddress, sources: Mapping[PciAddress, Source]) -> None:
         def work(function: PciAddress) -> dict[str, int]:
             source = sources[function]
-            return read_counters(self._sysfs, function, source.device, source.names)
+            return read_counters(self._sysfs, function, source.device, ports[function], source.names)
 
         async with self._turns.setdefault(card, asyncio.Lock()):
             owners = {function: self._table.owner(function) for function in sources}
+            ports = {function: self._ports(source) for function, source in sources.items()}
             for function, reading in (await self._reads.read_each(card, sources, work)).items():
                 self._note(sources[function], reading, owners[function])
+
+    def _ports(self, source: Source) -> list[int]:
+        """Return the ports to read. A port that carried data once is read on: without it, the sum over all ports would fall."""
+        known = self._known.get(source.function)
+        return sorted({*source.ports, *(() if known is None else ports_of(known.tally.last))})
 
     def _forget_readings(self, gone: Iterable[PciAddress]) -> None:
         """Keep only the totals of functions that have no RDMA device any more."""
@@ -184,12 +193,12 @@ def _source(
     function: PciAddress, rdma: RdmaDevice | None, rail: int, card: PciAddress, names: tuple[str, ...]
 ) -> Iterator[Source]:
     if rdma is not None:
-        yield Source(function, rdma.name, rail, card, names)
+        yield Source(function, rdma.name, rdma.data_ports, rail, card, names)
 
 
 def text(known: Mapping[PciAddress, CountedFunction], records: Iterable[Record]) -> str:
     """Return the families of pods, rails and ports as text. Pods have series while their record exists; rails have them for ever."""
-    ports: dict[Labels, Counters] = {
+    readings: dict[Labels, Counters] = {
         (("rail", str(function.source.rail)),): function.tally.reading
         for function in known.values()
         if function.source.names is OF_A_PF and function.answered
@@ -201,14 +210,14 @@ def text(known: Mapping[PciAddress, CountedFunction], records: Iterable[Record])
     lines = [
         *_families("pod", "by the VF that a pod has", _pods(known, records)),
         *_families("rail", "by all VFs of a rail, also for pods that have ended", _rails(known)),
-        *_families("port", "by the port of a rail's PF", ports),
+        *_families("port", "by the ports of a rail's PF", _over_ports(readings)),
         *family(
             "railnet_port_events_saturated",
             "gauge",
             "Counters that have reached their largest value and count no more.",
             [
                 ("", (*labels, ("counter", _word(name))), 1)
-                for labels, counters in ports.items()
+                for labels, counters in readings.items()
                 for name in saturated(counters)
             ],
         ),
@@ -241,7 +250,7 @@ def _pods(known: Mapping[PciAddress, CountedFunction], records: Iterable[Record]
                 ("rail", str(rail.rail)),
                 ("device", function.source.device),
             )
-            counters[labels] = function.tally.moved()
+            counters[labels] = over_ports(function.tally.moved())
     return counters
 
 
@@ -249,8 +258,12 @@ def _rails(known: Mapping[PciAddress, CountedFunction]) -> dict[Labels, Counters
     totals: dict[int, list[Counters]] = {}
     for function in known.values():
         if function.source.names is OF_A_VF:
-            totals.setdefault(function.source.rail, []).append(function.tally.total)
+            totals.setdefault(function.source.rail, []).append(over_ports(function.tally.total))
     return {(("rail", str(rail)),): summed(each) for rail, each in sorted(totals.items())}
+
+
+def _over_ports(readings: Mapping[Labels, Counters]) -> dict[Labels, Counters]:
+    return {labels: over_ports(counters) for labels, counters in readings.items()}
 
 
 def _families(what: str, by: str, series: Mapping[Labels, Counters]) -> Iterator[str]:

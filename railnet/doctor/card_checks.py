@@ -7,7 +7,7 @@ from railnet.doctor.facts import Facts, Unread
 from railnet.doctor.finding_kinds import Finding
 from railnet.kernel.sysfs.folder import NOT_PERMITTED
 from railnet.vf.guid import Guid
-from railnet.vf.inventory import PhysicalFunction, Port, VirtualFunction
+from railnet.vf.inventory import PhysicalFunction, Port, RdmaDevice, VirtualFunction
 from railnet.vf.pci_address import PciAddress
 
 _FULL_MEMBER = 0x8000  # bit 15 of a partition key (InfiniBand specification, volume 1, 10.9.1)
@@ -54,19 +54,22 @@ def ports(facts: Facts) -> Iterator[Finding]:
     """Find ports of PFs without a link, without a subnet manager, or without a LID."""
     for pf in _pfs(facts):
         if pf.fault is None and pf.rdma is not None and pf.rdma.port is not None:
-            yield from _port(facts, pf, pf.rdma.name, pf.rdma.port)
+            yield from _port(facts, pf, pf.rdma, pf.rdma.port)
 
 
-def _port(facts: Facts, pf: PhysicalFunction, name: str, port: Port) -> Iterator[Finding]:
+def _port(facts: Facts, pf: PhysicalFunction, device: RdmaDevice, port: Port) -> Iterator[Finding]:
     where, more = (
-        f"{pf.address} ({name}{'' if port.number == 1 else f', port {port.number}'})",
+        f"{pf.address} ({device.name}{'' if port.number == 1 else f', port {port.number}'})",
         facts.ports.get(pf.address),
     )
     infiniband = port.link_layer == "InfiniBand"
     if not _active(port):
         sm_lid = "" if more is None or more.sm_lid is None else f", sm_lid {more.sm_lid:#x}"
         kind = "no-subnet-manager" if infiniband and port.phys_state.endswith("LinkUp") else "port-down"
-        yield Finding(kind, where, f"state {port.state!r}, phys_state {port.phys_state!r}{sm_lid}")
+        ports = (
+            f"none of its {len(device.port_numbers)} ports is ACTIVE; port {port.number}: " if device.has_planes else ""
+        )
+        yield Finding(kind, where, f"{ports}state {port.state!r}, phys_state {port.phys_state!r}{sm_lid}")
     elif infiniband and more is not None and more.lid == 0:
         yield Finding("port-without-lid", where, f"state {port.state!r}, lid 0x0")
 

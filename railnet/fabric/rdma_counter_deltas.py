@@ -1,4 +1,4 @@
-"""The counters of a function's RDMA port: their names, what moved since the reading before, and since a sandbox has the VF.
+"""The counters of a function's RDMA ports: their names, what moved since the reading before, and since a sandbox has the VF.
 
 Pure; `railnet.kernel.sysfs.rdma_counters` reads the files. Units: Documentation/ABI/stable/sysfs-class-infiniband. Widths: the attributes
 `PORT_PMA_ATTR` of drivers/infiniband/core/sysfs.c; a counter of the InfiniBand specification stays at its largest value.
@@ -33,13 +33,13 @@ _TRANSPORT = (
     "hw_counters/np_cnp_sent",
     "hw_counters/rp_cnp_handled",
 )
-# Files below ports/1. The list is fixed, so a driver with a thousand counters makes no thousand series.
+# Files below `ports/<number>`. The list is fixed, so a driver with a thousand counters makes no thousand series.
 OF_A_VF = (*_TRAFFIC, *_TRANSPORT)
 OF_A_PF = (*_TRAFFIC, *_PORT_WIDTHS, *_TRANSPORT)
 _NUMBER = re.compile(r"[0-9]{1,20}")
 _LARGEST = (1 << 64) - 1
 
-Counters = Mapping[str, int]  # by file below ports/1
+Counters = Mapping[str, int]  # by file below `ports/<number>`, or by `of_port`
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,21 @@ class Tally:
         if self.holder is None:
             return {}
         return {name: self.total[name] - self.begun[name] for name in self.reading}
+
+
+def of_port(port: int, name: str) -> str:
+    """Return the path of a counter's file, below the folder of the RDMA device. Each port is counted for itself: one port alone may be reset."""
+    return f"ports/{port}/{name}"
+
+
+def ports_of(counters: Counters) -> frozenset[int]:
+    """Return the ports whose counters these are, by `of_port`."""
+    return frozenset(int(key.split("/")[1]) for key in counters)
+
+
+def over_ports(counters: Counters) -> dict[str, int]:
+    """Return the sum over all ports, by file below `ports/<number>`."""
+    return summed({key.split("/", 2)[2]: value} for key, value in counters.items())
 
 
 def parse_counter(text: str) -> int | None:
@@ -95,9 +110,11 @@ def summed(totals: Iterable[Counters]) -> dict[str, int]:
 
 
 def saturated(reading: Counters) -> list[str]:
-    """Return the names of the port's counters that have reached their largest value, and count no more until they are reset."""
-    return [
+    """Return the names of counters that have reached their largest value at a port, and count no more there until they are reset."""
+    values = ((key.split("/", 2)[2], value) for key, value in reading.items())
+    full = (
         name
-        for name, value in reading.items()
+        for name, value in values
         if value == _LARGEST or (name in _PORT_WIDTHS and value == (1 << _PORT_WIDTHS[name]) - 1)
-    ]
+    )
+    return list(dict.fromkeys(full))

@@ -122,6 +122,7 @@ def _rail(number: int | None, rail: Rail, unsettled: str | None) -> dict[str, An
         "netdev": None if pf is None or pf.netdev is None else pf.netdev.name,
         "rdma": None if rdma is None else rdma.name,
         "port": None if pf is None else _port(pf),
+        "ports": [] if rdma is None else list(rdma.data_ports),
         "vfs": len(rail.vfs),
         "fault": None if pf is None else pf.fault,
         "reason": rail.reason or unsettled,

@@ -77,6 +77,8 @@ def _unknown_leaves(told: dict[str, Any]) -> Iterator[str]:
 def _rail(rail: dict[str, Any], vfs: Iterable[dict[str, Any]]) -> tuple[str, ...]:
     counted = Counter(vf["state"] for vf in vfs if vf.get("card") == rail["address"])
     port = (rail["port"] or "").rpartition(" ")[2]  # sysfs says "4: ACTIVE"
+    if rail.get("ports", [1]) not in ([], [1]):
+        port = f"{port} ({','.join(map(str, rail['ports']))})"
     facts = (rail["address"], rail["rdma"], rail["netdev"], port)
     number = "-" if rail["rail"] is None else str(rail["rail"])
     return (number, *(fact or "-" for fact in facts), str(rail["vfs"]), *_counts(counted))

@@ -78,6 +78,11 @@ class RdmaDevice:
     data_ports: tuple[int, ...] = (1,)
     port_numbers: tuple[int, ...] = (1,)
 
+    @property
+    def has_planes(self) -> bool:
+        """Return whether any of its ports may carry data: its first one may have no cable for good."""
+        return len(self.port_numbers) > MLX4_PORTS
+
 
 @dataclass(frozen=True, slots=True)
 class VirtualFunction:

@@ -102,10 +102,11 @@ class BoundFunction:
                 return place, attributes
 
     def set_active(self, rdma: RdmaAttributes) -> None:
-        """Change the state of the port."""
+        """Change the state of the ports."""
         self.rdma = rdma
-        for name, entry in sysfs_content.port_state(rdma).items():
-            self._node.tree.replace(f"{self._directory}/infiniband/{rdma.name}/ports/1/{name}", str(entry))
+        for number in rdma.ports:
+            for name, entry in sysfs_content.port_state(rdma, number).items():
+                self._node.tree.replace(f"{self._directory}/infiniband/{rdma.name}/ports/{number}/{name}", str(entry))
         self._show_state()
 
     def set_carrier(self, carrier: bool) -> None:

@@ -50,10 +50,15 @@ class PciFunction:
     """A PCI function that can be bound and unbound: the common part of PF and VF."""
 
     def __init__(
-        self, node: FunctionContext, numbers: RdmaNumbers, directory: str, address: PciAddress, model: Model
+        self,
+        node: FunctionContext,
+        numbers: RdmaNumbers,
+        pf: SimulatedPf,
+        address: PciAddress,
+        model: Model,
     ) -> None:
-        self._node, self._numbers = node, numbers
-        self.directory, self.address, self._model = directory, address, model
+        self._node, self._numbers, self._card = node, numbers, pf
+        self.directory, self.address, self._model = sysfs_content.device_path(pf, address), address, model
         self.bound: BoundFunction | None = None
 
     def probe(self, netdev_name: str, admin: VfAdminState) -> None:
@@ -62,7 +67,15 @@ class PciFunction:
         number = self._numbers.take()
         active = admin.port.usable and admin.policy != "Down"
         rdma = RdmaAttributes(
-            f"mlx5_{number}", number, self._model, admin.node, admin.port, active, _FIRST_LID + number
+            f"mlx5_{number}",
+            number,
+            self._model,
+            admin.node,
+            admin.port,
+            active,
+            _FIRST_LID + number,
+            self._card.ports,
+            self._card.data_ports,
         )
         tree.link(f"{self.directory}/driver", f"/bus/pci/drivers/{DRIVER}")
         tree.link(f"/bus/pci/drivers/{DRIVER}/{self.address}", self.directory)
@@ -98,14 +111,13 @@ class VirtualFunction(PciFunction):
 
     def __init__(self, pf: "PhysicalFunction", index: int) -> None:
         address = pf.properties.vf_address(index)
-        directory = sysfs_content.device_path(pf.properties, address)
-        super().__init__(pf.node, pf.numbers, directory, address, VF_MODEL)
+        super().__init__(pf.node, pf.numbers, pf.properties, address, VF_MODEL)
         self._pf, self.index = pf, index
         entries = sysfs_content.pci_function(address, VF_MODEL, pf.properties.numa_node)
         entries |= {"physfn": sysfs_content.Symlink(pf.directory), "sriov_vf_msix_count": "0\n"}
-        pf.node.tree.add(directory, entries)
-        pf.node.tree.link(f"/bus/pci/devices/{address}", directory)
-        pf.node.tree.link(f"{pf.directory}/virtfn{index}", directory)
+        pf.node.tree.add(self.directory, entries)
+        pf.node.tree.link(f"/bus/pci/devices/{address}", self.directory)
+        pf.node.tree.link(f"{pf.directory}/virtfn{index}", self.directory)
 
     def bind(self) -> None:
         """Bind the driver; do nothing if it is bound, or if the kernel would refuse a probe (pci_device_can_probe)."""
@@ -127,9 +139,7 @@ class PhysicalFunction(PciFunction):
     def __init__(
         self, properties: SimulatedPf, node: FunctionContext, watch: Callable[[str], None], numbers: RdmaNumbers
     ) -> None:
-        super().__init__(
-            node, numbers, sysfs_content.device_path(properties, properties.address), properties.address, PF_MODEL
-        )
+        super().__init__(node, numbers, properties, properties.address, PF_MODEL)
         self.properties, self.node, self.numbers, self._watch = properties, node, numbers, watch
         self.autoprobe = True
         self.admin = [VfAdminState() for _ in range(properties.totalvfs)]

@@ -36,6 +36,8 @@ class SimulatedPf:
         numvfs: the number of VFs that are enabled (and bound, without GUIDs) at boot.
         offset: First VF Offset of the SR-IOV capability.
         stride: VF Stride of the SR-IOV capability.
+        ports: the ports of its RDMA device and of its VFs' ones; a card with several planes has many.
+        data_ports: those of them that are cabled, so that they can be ACTIVE.
         ofed: True for the driver of MLNX_OFED, which has `sriov/<n>/{node,port,policy}`.
     """
 
@@ -47,6 +49,8 @@ class SimulatedPf:
     numvfs: int = 0
     offset: int = 1
     stride: int = 1
+    ports: tuple[int, ...] = (1,)
+    data_ports: tuple[int, ...] = (1,)
     ofed: bool = True
 
     def vf_address(self, index: int) -> PciAddress:

@@ -60,7 +60,7 @@ class NetdevAttributes(NamedTuple):
 
 
 class RdmaAttributes(NamedTuple):
-    """An RDMA device: its name, the number of its character devices, its GUIDs and the state of its port."""
+    """An RDMA device: its name, the number of its character devices, its GUIDs, its ports, and the state of those that are cabled."""
 
     name: str
     number: int
@@ -69,6 +69,8 @@ class RdmaAttributes(NamedTuple):
     port_guid: Guid
     active: bool
     lid: int
+    ports: tuple[int, ...] = (1,)
+    data_ports: tuple[int, ...] = (1,)
 
 
 def device_path(pf: SimulatedPf, address: PciAddress) -> str:
@@ -205,15 +207,19 @@ def rdma_device(attributes: RdmaAttributes, device: str) -> Tree:
         ),
         "device": Symlink(device),
         "subsystem": Symlink("/class/infiniband"),
-        **{f"ports/1/{name}": entry for name, entry in port(attributes).items()},
+        **{
+            f"ports/{number}/{name}": entry
+            for number in attributes.ports
+            for name, entry in port(attributes, number).items()
+        },
     }
 
 
-def port(attributes: RdmaAttributes) -> Tree:
-    """Return the folder `ports/1` of an RDMA device."""
+def port(attributes: RdmaAttributes, number: int) -> Tree:
+    """Return the folder `ports/<number>` of an RDMA device."""
     gid = f"{_LINK_LOCAL_PREFIX}:{attributes.port_guid.quads}"
     return {
-        **port_state(attributes),
+        **port_state(attributes, number),
         **_lines(
             link_layer="InfiniBand", sm_lid="0x2", sm_sl=0, lid_mask_count=0, cap_mask="0xa651e848", cap_mask2="0x0000"
         ),
@@ -226,9 +232,9 @@ def port(attributes: RdmaAttributes) -> Tree:
     }
 
 
-def port_state(attributes: RdmaAttributes) -> Tree:
+def port_state(attributes: RdmaAttributes, number: int) -> Tree:
     """Return the files of a port that change when the subnet manager sets the port up or the cable is unplugged."""
-    if attributes.active:
+    if attributes.active and number in attributes.data_ports:
         state = _lines(
             state="4: ACTIVE", phys_state="5: LinkUp", rate="400 Gb/sec (4X NDR)", lid=f"{attributes.lid:#x}"
         )

@@ -18,7 +18,7 @@ from cni.delegate_slots import DelegateSlots
 from cni.flannel_shortcut import FlannelDelegates
 from cni.request_cancellation import TimeLimits
 from cni.server import Server
-from deviceplugin import registration as registration_module
+from deviceplugin import plugin_socket
 from deviceplugin.pool_selection import DEFAULT
 from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
@@ -93,7 +93,11 @@ def register(folder: Path) -> Work:
     service = PoolService(
         DEFAULT[0], DEFAULT, VfTable(two_rails()), {}.get, CheckpointReads(folder / "device-plugins", read_in_time)
     )
-    return Registration(service, lambda: KubeletFolder(folder, "a test"), Path("/"), 0.01).serve
+
+    async def look() -> KubeletFolder:
+        return KubeletFolder(folder, "a test")
+
+    return Registration(service, look, Path("/"), 0.01).serve
 
 
 def serve_requests(folder: Path) -> Work:
@@ -127,10 +131,10 @@ ROWS = [
     Row(keep_conflist, conflist_keeper, "write_atomically"),
     Row(search_leftovers, conflist.os, "scandir"),
     Row(search_leftovers, primary_gc_schedule, "read_below"),
-    Row(register, registration_module, "open_below"),
+    Row(register, plugin_socket, "open_below"),
     Row(register, Path, "exists"),
     Row(register, Path, "rename"),
-    Row(register, registration_module, "remove_stale_sockets"),
+    Row(register, plugin_socket, "remove_stale_sockets"),
     Row(serve_requests, server_module, "_listen"),
 ]
 IDS = [f"{row.task.__name__}-{row.place.__name__.rpartition('.')[2]}-{row.call}" for row in ROWS]

@@ -4,7 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railnet.fabric.rdma_counter_deltas import RECEIVED, Tally, difference, parse_counter, saturated, summed, tallied
+from railnet.fabric.rdma_counter_deltas import (
+    RECEIVED,
+    Tally,
+    difference,
+    of_port,
+    over_ports,
+    parse_counter,
+    ports_of,
+    saturated,
+    summed,
+    tallied,
+)
 from railnet.vf.vf_table import Owner
 
 ONE, OTHER = Owner("one", "eth0", "1"), Owner("other", "eth0", "2")
@@ -68,7 +79,8 @@ def test_largest_number_is_a_counter() -> None:
 
 def test_saturated_counters_are_named() -> None:
     reading = {"counters/link_downed": 255, "counters/symbol_error": 255, "counters/port_xmit_wait": 0xFFFFFFFF}
-    assert saturated({**reading, RECEIVED: LARGEST}) == [
+    of_two_ports = {of_port(port, name): value for port in (3, 6) for name, value in reading.items()}
+    assert saturated({**of_two_ports, of_port(6, RECEIVED): LARGEST}) == [
         "counters/link_downed",
         "counters/port_xmit_wait",
         RECEIVED,
@@ -77,6 +89,17 @@ def test_saturated_counters_are_named() -> None:
 
 def test_totals_are_added_by_name() -> None:
     assert summed([{"a": 1, "b": 2}, {"a": 3}]) == {"a": 4, "b": 2}
+
+
+def test_each_port_is_counted_for_itself_and_the_sum_is_told() -> None:
+    """Port 3 is reset, port 6 is not readable for a while, port 9 is ACTIVE later."""
+    tally = tallied(Tally(), {of_port(3, RECEIVED): 100, of_port(6, RECEIVED): 1000}, ONE)
+    tally = tallied(tally, {of_port(3, RECEIVED): 7}, ONE)
+    tally = tallied(tally, {of_port(port, RECEIVED): value for port, value in ((3, 8), (6, 1020), (9, 50))}, ONE)
+
+    assert over_ports(tally.moved()) == {RECEIVED: 8 + 20}
+    assert over_ports(tally.total) == {RECEIVED: 108 + 1020 + 50}
+    assert ports_of(tally.last) == {3, 6, 9}
 
 
 VALUES = st.integers(0, LARGEST) | st.none()

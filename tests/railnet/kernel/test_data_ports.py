@@ -67,7 +67,8 @@ def test_device_without_port_1_is_read_by_the_port_that_it_has(tmp_path: Path) -
     assert rdma is not None
     assert (rdma.port, rdma.data_ports) == (Port(*ACTIVE, "InfiniBand", 3), (3,))
     assert (sysfs.port(VF), sysfs.rate(VF), sysfs.pkeys(VF)) == (rdma.port, "300", (0x8003,))
-    assert read_counters(sysfs, VF, rdma.name, ["counters/port_rcv_packets"]) == {"counters/port_rcv_packets": 3}
+    counters = read_counters(sysfs, VF, rdma.name, rdma.data_ports, ["counters/port_rcv_packets"])
+    assert counters == {"ports/3/counters/port_rcv_packets": 3}
 
 
 def test_card_of_several_planes_is_read_by_its_active_ports(tmp_path: Path) -> None:
@@ -79,4 +80,6 @@ def test_card_of_several_planes_is_read_by_its_active_ports(tmp_path: Path) -> N
 
     assert found.rdma is not None
     assert (found.rdma.data_ports, found.rdma.port_numbers) == ((3, 6, 9, 12), tuple(range(1, 13)))
+    counters = read_counters(sysfs, PF, found.rdma.name, found.rdma.data_ports, ["counters/port_rcv_packets"])
+    assert counters == {f"ports/{port}/counters/port_rcv_packets": port for port in (3, 6, 9, 12)}
     assert (sysfs.port(PF), sysfs.rate(PF), sysfs.pkeys(PF)) == (found.rdma.port, "300", (0x8003,))
