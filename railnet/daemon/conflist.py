@@ -128,13 +128,13 @@ def says_the_same(content: bytes | None, other: bytes) -> bool:
 
 
 def require_plugins(host: HostConfiguration, path: str) -> None:
-    """Make sure that a configured folder of plugins is one that the runtime has: it has some plugin of the primary at `path`.
+    """Make sure that a configured folder of plugins is one that the runtime has, by some plugin of the primary at `path`; and that it has Railnet.
 
     A runtime that does not find Railnet's executable starts no pod at all. The default folder is not looked at: beside it, CRI-O has another
     one, in which all plugins of a primary may be (cri-o/cri-o, pkg/config/config.go, plugin_dirs).
 
     Raises:
-        Misconfigured: it has none of them. CniError: the primary is broken. OSError: it cannot be read, or links lead in a circle.
+        Misconfigured: it has none of them, or no Railnet. CniError: the primary is broken. OSError: it cannot be read, or links lead in a circle.
     """
     if host.cni_bin == HostConfiguration().cni_bin:
         return
@@ -144,6 +144,10 @@ def require_plugins(host: HostConfiguration, path: str) -> None:
         raise Misconfigured(
             f"host.cniBin is {host.cni_bin}, which has no plugin of {path} ({', '.join(types)}); it should be the folder in which the container "
             "runtime looks for plugins, or no pod could start"
+        )
+    if not os.path.lexists(folder / OURSELVES):
+        raise Misconfigured(
+            f"{host.cni_bin}/{OURSELVES} is absent, and no pod could start without it: run `railnet install`"
         )
 
 

@@ -22,7 +22,8 @@ def conflist_folders(host: HostConfiguration) -> list[ConflistFolder]:
     return [
         folder
         for folder in folders
-        if not _is_same(folder.reached(), current.reached())
+        if folder.reached().is_dir()
+        and not _is_same(folder.reached(), current.reached())
         and (conflist.copies(folder) or conflist.files_beside_railnet(folder))
     ]
 
@@ -81,5 +82,5 @@ def _is_same(folder: Path, other: Path) -> bool:
     """Return whether two paths are one folder: a link or a mount may lead from the runtime's usual folder to its own."""
     try:
         return folder.samefile(other)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False

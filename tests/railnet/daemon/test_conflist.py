@@ -104,20 +104,31 @@ def test_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
         find_primary(ConflistFolder(tmp_path, "/net.d"), Configuration())
 
 
-@pytest.mark.parametrize("made", [None, "bridge", "flannel"])
-def test_configured_folder_of_plugins_has_a_plugin_of_the_primary(host: Host, made: str | None) -> None:
+NOT_THE_RUNTIMES = r"host\.cniBin is /bin, which has no plugin of .* \(flannel, portmap\)"
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        ((), NOT_THE_RUNTIMES),
+        (("bridge", "railnet"), NOT_THE_RUNTIMES),
+        (("flannel",), "/bin/railnet is absent.* run `railnet install`"),
+        (("portmap", "railnet"), None),
+    ],
+)
+def test_configured_folder_of_plugins_has_railnet_and_a_plugin_of_the_primary(
+    host: Host, made: tuple[str, ...], words: str | None
+) -> None:
     host.has("10-flannel.conflist", content=json.dumps(FLANNEL))
     settings = replace(HostConfiguration(), root=host.root, cni_bin=Path("/bin"))
-    if made is not None:
-        (host.root / "bin").mkdir()
-        (host.root / "bin" / made).symlink_to("/not/here")
+    (host.root / "bin").mkdir()
+    for name in made:
+        (host.root / "bin" / name).symlink_to("/not/here")
 
-    if made == "flannel":
+    if words is None:
         require_plugins(settings, PATH)
     else:
-        with pytest.raises(
-            Misconfigured, match=r"host\.cniBin is /bin, which has no plugin of .* \(flannel, portmap\)"
-        ):
+        with pytest.raises(Misconfigured, match=words):
             require_plugins(settings, PATH)
 
 
