@@ -396,17 +396,17 @@ def test_multus_that_leads_back_by_other_files_is_passed_over_and_named(host: Ho
         host.has(name, content=content)
 
     with pytest.raises(Misconfigured, match=r"01-multus\.conf is Multus and .*which is 03-b\.conf.*set Multus'"):
-        find_primary(host.root, Configuration())
+        find_primary(ConflistFolder(host.root), Configuration())
 
     host.has("10-flannel.conflist", content=json.dumps(FLANNEL))
-    assert find_primary(host.root, Configuration()) == PATH
+    assert find_primary(ConflistFolder(host.root), Configuration()) == PATH
 
 
 def test_circle_of_two_multus_without_railnet_ends(host: Host) -> None:
     host.has("01-multus.conf", content=multus(clusterNetwork=f"{FOLDER}/03-b.conf"))
     host.has("03-b.conf", content=multus(clusterNetwork=f"{FOLDER}/01-multus.conf"))
 
-    assert find_primary(host.root, Configuration()) == f"{FOLDER}/01-multus.conf"
+    assert find_primary(ConflistFolder(host.root), Configuration()) == f"{FOLDER}/01-multus.conf"
 
 
 @pytest.mark.parametrize(
