@@ -38,7 +38,15 @@ def test_report_of_a_node_survives_encoding() -> None:
 
     assert told["version"] == VERSION
     assert (told["queue"], told["reasons"]) == (2, ["kubelet does not watch rdma/ib_vf"])
-    alike = {"netdev": "ibs5", "rdma": "mlx5_0", "port": "4: ACTIVE", "vfs": 2, "fault": None, "reason": None}
+    alike = {
+        "netdev": "ibs5",
+        "rdma": "mlx5_0",
+        "port": "4: ACTIVE",
+        "ports": [1],
+        "vfs": 2,
+        "fault": None,
+        "reason": None,
+    }
     assert told["rails"] == [
         {"rail": 0, "address": "0000:03:00.0"} | alike,
         {"rail": 1, "address": "0000:83:00.0"} | alike,
