@@ -71,7 +71,7 @@ class Tenant:
         self._create(name)
         first = self._wait(name)
         waited = time.monotonic() - began
-        harm = tuple(dict.fromkeys(self._harm(name, first))) if first else ()
+        harm = tuple(dict.fromkeys(self._harm(name, first))) if first else tuple(self._state(name))
         self._remove(name)
         return JobLife(self.kind, name, beside, waited if first else None, harm)
 
@@ -102,6 +102,16 @@ class Tenant:
             time.sleep(_LOOK_SECONDS)
         held = held or self._wait(name)
         yield from (f"{pod} lost {first[pod]}" for pod in first if pod not in held)
+
+    def _state(self, name: str) -> Iterator[str]:
+        """Yield what the API server says of a job that never had what it asks for: the job's status, and that of each pod with its warnings."""
+        yield f"status {self._api.get(f'{self._path}/{name}').object.get('status')}"
+        events = self._api.items(f"/api/v1/namespaces/{self.namespace}/events")
+        for pod in self.pods(name):
+            own = pod["metadata"]["name"]
+            warnings = [event["message"] for event in events if event["involvedObject"].get("name") == own]
+            yield f"{own}, deleted {pod['metadata'].get('deletionTimestamp')}: {pod['status']}; {warnings}"
+        yield f"names {self.names()}"
 
     def _remove(self, name: str) -> None:
         self._api.delete(f"{self._path}/{name}?propagationPolicy=Background")
