@@ -20,6 +20,7 @@ Snapshot = Mapping[str, Mapping[str, str]]
 
 _NSFS = "nsfs"  # fs/nsfs.c
 _NS_GET_NSTYPE = 0xB703  # include/uapi/linux/nsfs.h
+_TERMINALS = "/dev/pts"  # of all programs of the machine (Documentation/filesystems/devpts.rst)
 _MAY_END = ("process", "network namespace", "link")  # other programs may end them, so that only new ones count
 
 
@@ -201,6 +202,8 @@ def _processes(processes: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _files(roots: list[Path]) -> Iterator[tuple[str, str]]:
     for root in roots:
         for folder, folders, files in os.walk(root):
+            if folder == _TERMINALS:
+                continue
             for name in (*folders, *files):
                 yield f"{folder}/{name}", f"below {root}"
 

@@ -31,6 +31,18 @@ def test_two_snapshots_of_an_unchanged_machine_do_not_differ(tmp_path):
     assert left_over(take_snapshot(tmp_path), tmp_path) == []
 
 
+def test_snapshot_leaves_out_the_terminals_of_other_programs():
+    terminals = Path("/dev/pts")
+    master, slave = os.openpty()
+    name = os.ttyname(slave)
+    before = take_snapshot(terminals)
+    os.close(slave)
+    os.close(master)
+
+    assert Path(name).parent == terminals
+    assert left_over(before, terminals) == []
+
+
 def test_snapshot_has_a_new_link(tmp_path):
     before = take_snapshot()
     subprocess.run(["ip", "link", "add", "planted", "type", "bridge"], check=True)
