@@ -130,13 +130,15 @@ def says_the_same(content: bytes | None, other: bytes) -> bool:
 def require_plugins(host: HostConfiguration, path: str) -> None:
     """Make sure that a configured folder of plugins is one that the runtime has, by some plugin of the primary at `path`; and that it has Railnet.
 
-    A runtime that does not find Railnet's executable starts no pod at all. The default folder is not looked at: beside it, CRI-O has another
-    one, in which all plugins of a primary may be (cri-o/cri-o, pkg/config/config.go, plugin_dirs).
+    A runtime that does not find Railnet's executable starts no pod at all. Where both folders are the defaults, the folder is not looked at:
+    beside it, CRI-O has another one, in which all plugins of a primary may be (cri-o/cri-o, pkg/config/config.go, plugin_dirs). A distribution
+    with another folder of configurations has mostly another one of plugins, too.
 
     Raises:
         Misconfigured: it has none of them, or no Railnet. CniError: the primary is broken. OSError: it cannot be read, or links lead in a circle.
     """
-    if host.cni_bin == HostConfiguration().cni_bin:
+    usual = HostConfiguration()
+    if (host.cni_bin, host.cni_conf) == (usual.cni_bin, usual.cni_conf):
         return
     folder = followed(host.root, str(host.cni_bin))
     types = [plugin["type"] for plugin in _parsed(host.root, path).plugins]

@@ -1,5 +1,6 @@
 """Where this node's kubelet has its root folder: as the configuration says, else as kubelet's own process says."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -30,6 +31,8 @@ class KubeletSearch:
         self._host, self._proc, self._seconds = host, proc, seconds
         self._threads = BoundedThreads(_MOST_LOOKS)
         self._late: list[_Look] = []
+        # The registrations of all pools look at one moment: a process that hangs must not take the threads of all looks.
+        self._turn = asyncio.Lock()
         self.folder = KubeletFolder(host.kubelet or Path(DEFAULT), "no kubelet was looked for yet")
 
     async def look(self) -> KubeletFolder:
@@ -40,7 +43,8 @@ class KubeletSearch:
         Raises:
             OSError: ETIMEDOUT, a process is not read in time, and no other one is the kubelet: it is not known where kubelet's folder is.
         """
-        self.folder = await self._answer()
+        async with self._turn:
+            self.folder = await self._answer()
         return self.folder
 
     async def _answer(self) -> KubeletFolder:
@@ -50,7 +54,7 @@ class KubeletSearch:
             self._late.remove(look)
             return look.folder()
         hung = [look.process for look in self._late if look.process is not None]
-        if len(self._late) == _MOST_LOOKS:
+        if len(self._late) >= _MOST_LOOKS:
             raise _hangs(hung)
         look = _Look(frozenset(hung), self._threads, partial(running_kubelet, self._host.root, self._proc))
         if not await look.call.ends_within(self._seconds):

@@ -132,6 +132,14 @@ def test_configured_folder_of_plugins_has_railnet_and_a_plugin_of_the_primary(
             require_plugins(settings, PATH)
 
 
+def test_usual_folder_of_plugins_is_looked_at_beside_another_folder_of_configurations(host: Host) -> None:
+    host.has("10-flannel.conflist", content=json.dumps(FLANNEL))
+    settings = replace(HostConfiguration(), root=host.root, cni_conf=Path("/etc/kubernetes/cni/net.d"))
+
+    with pytest.raises(Misconfigured, match=r"host\.cniBin is /opt/cni/bin, which has no plugin of"):
+        require_plugins(settings, PATH)
+
+
 def test_usual_folder_of_plugins_is_not_looked_at(host: Host) -> None:
     host.has("10-flannel.conflist")
 

@@ -9,6 +9,7 @@ import pytest
 
 from railnet.configuration import HostConfiguration
 from railnet.daemon.kubelet_folder import KubeletSearch, find, running_kubelet
+from railnet.kubelet.root_folder import KubeletFolder
 
 
 class Host:
@@ -140,6 +141,20 @@ def test_process_that_hangs_costs_one_look_and_the_next_one_finds_kubelet(host: 
         assert (raised.value.errno, raised.value.filename) == (ETIMEDOUT, "/proc/5")
         assert str(await search.look()) == "/data/kubelet (--root-dir of kubelet, process 812)"
         hung.write_bytes(b"")
+
+    asyncio.run(main())
+
+
+def test_process_that_hangs_costs_the_registrations_of_many_pools_one_look(host: Host) -> None:
+    hung = hang(host, 5)
+    host.has("/data/kubelet/plugins_registry")
+    host.runs(812, "kubelet", "--root-dir=/data/kubelet")
+
+    async def main() -> None:
+        search = KubeletSearch(HostConfiguration(root=host.root), host.proc, 0.05)
+        answers = await asyncio.gather(*(search.look() for _ in range(6)), return_exceptions=True)
+        hung.write_bytes(b"")
+        assert [type(answer) for answer in answers] == [TimeoutError, *[KubeletFolder] * 5]
 
     asyncio.run(main())
 
