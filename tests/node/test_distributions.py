@@ -15,11 +15,12 @@ from simnode.kubernetes.cri import SOCKET, CriEndpoint
 from simnode.kubernetes.kubelet import Kubelet
 from simnode.kubernetes.runtime import Runtime
 from simnode.linux import empty_folders, libc
-from simnode.node import Node, Pod
+from simnode.node import Node
 from simnode.preinstalled_files import CONFIGURATION
 from tests.charts.distributions import HOSTS
 from tests.node.distribution_paths import FOLDERS, USUAL_BIN, USUAL_CONF, Paths, configure
 from tests.node.primaries import node_links
+from tests.node.rail_and_plain_pods import serve_pods
 from tests.waiting import until
 
 _SECONDS = 60
@@ -57,11 +58,6 @@ def railnet(command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS, check=False)
 
 
-def has_net1(pod: Pod) -> bool:
-    command = ["nsenter", f"--net={pod.netns}", "ip", "link", "show", "net1"]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
 def files() -> dict[str, bytes | str]:
     """Return the files and links of all folders in which distributions have CNI configurations and plugins, and of Railnet's own."""
     roots = (*FOLDERS, USUAL_CONF, USUAL_BIN, Path("/var/lib/cni"), Path("/var/lib/railnet"), Path("/run/railnet"))
@@ -84,16 +80,6 @@ def _is_kubelets(path: Path) -> bool:
     )
 
 
-def serves(node: Node) -> None:
-    """Try pods with a rail and without, with the daemon and without it."""
-    rail, plain = node.run_pod("train", vfs=1), node.run_pod("plain")
-    assert (has_net1(rail), has_net1(plain)) == (True, False)
-    node.remove_pod(rail)
-    node.remove_pod(plain)
-    node.stop_daemon()
-    node.remove_pod(node.run_pod("plain"))
-
-
 def bridges() -> list[str]:
     return [name for name in node_links() if name.startswith("veth")]
 
@@ -106,7 +92,7 @@ def test_node_of_a_distribution_is_served_and_keeps_nothing_of_railnet(distribut
         node.start_daemon()
         written = paths.ours.is_file(), paths.executable.is_file()
 
-        serves(node)
+        serve_pods(node)
 
         done = railnet("uninstall")
         assert written == (True, True)
@@ -137,7 +123,7 @@ def test_folders_that_are_configured_no_more_keep_nothing_and_running_pods_are_t
         assert (usual.ours.exists(), usual.executable.exists(), moved.ours.is_file()) == (False, False, True)
         node.remove_pod(rail)
         node.remove_pod(plain)
-        serves(node)
+        serve_pods(node)
         done = railnet("uninstall")
         assert done.returncode == 0, done.stderr
         assert [path for path in files() if "railnet" in path] == []
@@ -167,7 +153,7 @@ def test_usual_folder_that_is_a_link_to_the_runtimes_keeps_its_files() -> None:
         node.install()
         node.start_daemon()
 
-        serves(node)
+        serve_pods(node)
 
         assert paths.ours.is_file()
         USUAL_CONF.unlink()
@@ -183,7 +169,7 @@ def test_folders_behind_absolute_links_are_served() -> None:
         node.install()
         node.start_daemon()
 
-        serves(node)
+        serve_pods(node)
 
         assert (conf.is_symlink(), real.ours.is_file(), real.executable.is_file()) == (True, True, True)
 

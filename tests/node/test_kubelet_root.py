@@ -12,7 +12,8 @@ import pytest
 
 from simnode.daemon_process import CONFIGURATION
 from simnode.kubernetes.kubelet import Kubelet
-from simnode.node import RESOURCE, Node, Pod
+from simnode.node import RESOURCE, Node
+from tests.node.rail_and_plain_pods import serve_pods
 from tests.waiting import until
 
 HOST = Path("/run/host")  # the simulated node has no private folder with the distributions' own paths
@@ -52,36 +53,19 @@ def configure(**host: str) -> None:
     CONFIGURATION.write_text(json.dumps(document))
 
 
-def has_net1(pod: Pod) -> bool:
-    shown = subprocess.run(
-        ["nsenter", f"--net={pod.netns}", "ip", "link", "show", "net1"], capture_output=True, check=False
-    )
-    return shown.returncode == 0
-
-
-def serves_rails(node: Node) -> None:
-    rail, plain = node.run_pod("train", vfs=1), node.run_pod("plain")
-
-    assert (has_net1(rail), has_net1(plain)) == (True, False)
-    node.remove_pod(rail)
-    node.remove_pod(plain)
-    node.stop_daemon()
-    node.remove_pod(node.run_pod("plain"))
-
-
 def test_pod_gets_its_rail_where_the_configuration_names_the_root() -> None:
     with a_node(K0S) as node:
         configure(kubelet=str(K0S))
         node.start_daemon()
 
-        serves_rails(node)
+        serve_pods(node)
 
 
 def test_pod_gets_its_rail_where_the_running_kubelet_names_the_root() -> None:
     with a_node(K0S) as node, kubelets_process("/var/lib/k0s/bin/kubelet", f"--root-dir={K0S}"):
         node.start_daemon()
 
-        serves_rails(node)
+        serve_pods(node)
 
 
 def test_pod_gets_its_rail_where_kubelets_file_of_arguments_names_the_root() -> None:
@@ -93,7 +77,7 @@ def test_pod_gets_its_rail_where_kubelets_file_of_arguments_names_the_root() -> 
         with kubelets_process("/snap/microk8s/9072/kubelite", f"--kubelet-args-file={file}", SNAP_COMMON=common):
             node.start_daemon()
 
-            serves_rails(node)
+            serve_pods(node)
 
 
 def test_readiness_names_the_folder_that_the_daemon_uses_while_kubelet_has_another() -> None:
