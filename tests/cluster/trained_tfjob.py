@@ -97,7 +97,19 @@ def _kill(job: OperatorJob) -> None:
     reached = len(_reached(job))
     job.kill_container(KILLED)
     wait_until(lambda: "resumed at step" in job.log(KILLED), SECONDS, f"{_TASK} to resume")
-    wait_until(lambda: len(_reached(job)) > reached, SECONDS, f"{_PEER} to reach {_TASK} again")
+    wait_until(lambda: _reaches_all_servers(job), SECONDS, f"{_TASK} to reach the parameter servers again")
+    wait_until(lambda: _is_reached_again(job, reached), SECONDS, f"{_PEER} to reach {_TASK} again")
+
+
+def _reaches_all_servers(job: OperatorJob) -> bool:
+    said = job.log(KILLED)
+    return all(f"reached {server.removeprefix('mnist-')} at" in said for server in SERVERS)
+
+
+def _is_reached_again(job: OperatorJob, reached: int) -> bool:
+    """Say whether the peer has connected again, and to the new pod where that has a net1: it also does so after a slow answer."""
+    found = _reached(job)
+    return len(found) > reached and net1(job.pods()[KILLED]) in ("", found[-1].rpartition(":")[0])
 
 
 def _reached(job: OperatorJob) -> tuple[str, ...]:

@@ -123,8 +123,8 @@ def test_names_that_a_pod_gives_its_netdevs_crosswise_are_ours_again(node: Node)
     node.remove_pod(pod)
     node.kubelet.wait_for_devices(RESOURCE, node.vfs, 60)
 
-    names = {path.parent.parent.name: path.name for path in Path("/sys/bus/pci/devices").glob("*/net/*")}
     assert left_over(node) == []
+    names = {path.parent.parent.name: path.name for path in Path("/sys/bus/pci/devices").glob("*/net/*")}
     assert [names[vf] for vf in sorted(names)][1:] == [f"ibs5v{index}" for index in range(node.vfs)]
 
 
