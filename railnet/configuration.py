@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from cni.host.chain import OURSELVES
 from cni.host.netconf import DEFAULT_CONFLIST, DEFAULT_DEVICE_PLUGINS
@@ -59,6 +59,8 @@ from railnet.vf.permitted_networks import (
     StickyIpam,
 )
 from railnet.vf.provision import Provision
+
+Offer = Literal["device-plugin", "dra"]
 
 _MOST_BYTES = (
     4 << 20
@@ -147,6 +149,7 @@ class Configuration:
         primary: path of the primary network's configuration; None for the first configuration that is not Railnet's.
         rails: PCI addresses of the PFs in rail order; None for all PFs of the `link_layers`, in PCI order.
         pools: the resources that kubelet knows.
+        offer: how kubelet and the scheduler learn of the node's VFs: by the device plugin, or by ResourceSlices.
         networks: the networks that pods may have, and each namespace's limit.
         timeouts: seconds that each kind of work may take.
         publish: what the API server is sent about pods, and about the node.
@@ -157,6 +160,7 @@ class Configuration:
     primary: str | None = None
     rails: tuple[PciAddress, ...] | None = None
     pools: tuple[Pool, ...] = DEFAULT
+    offer: Offer = "device-plugin"
     provision: tuple[Provision, ...] = ()
     networks: Networks = field(default_factory=Networks)
     timeouts: Timeouts = field(default_factory=Timeouts)
@@ -317,6 +321,7 @@ _DOCUMENT: Reader[dict[str, Any]] = an_object(
         "primary": word_or("auto", None, _CONFLIST),
         "rails": word_or("auto", None, list_of(PCI_ADDRESS, "auto, or a list of the PCI addresses of PFs")),
         "pools": list_of(_POOL),
+        "offer": one_of(get_args(Offer)),
         "provision": list_of(_PROVISION),
         "rdma": an_object(dict, {}, fixed={"netns": "shared"}),
         "networks": by_name(NETWORK_NAME, _NETWORK),

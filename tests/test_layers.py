@@ -20,7 +20,7 @@ LAYERS = "Imports point down only, and siblings are strangers"
 HOST = "What runs on the host is light"
 PURE = "errors, vf, backoff, fabric and objects are pure"
 NETLINK = "Only kernel, simnode and benches speak netlink"
-GRPC = "Only kubelet, deviceplugin and simnode speak gRPC"
+GRPC = "Only kubelet, deviceplugin, dra and simnode speak gRPC"
 TLS = "Only apiserver, the webhook, simnode and benches speak TLS"
 OBJECTS = "Kubernetes' objects know nothing of Railnet but its errors"
 TRAINING = "Only admission, the controllers and commands of users ask what a training job is"
@@ -40,6 +40,8 @@ PLANTED = [
     ("railnet.objects", "railnet.vf.record", OBJECTS),
     ("railnet.kernel", "railnet.kubelet", LAYERS),
     ("railnet.kubelet", "deviceplugin", LAYERS),
+    ("deviceplugin", "railnet.dra", LAYERS),
+    ("cni", "railnet.dra", LAYERS),
     ("railnet.apiserver", "railnet.kernel", LAYERS),
     ("railnet.apiserver", "cni", LAYERS),
     ("cni", "deviceplugin", LAYERS),

@@ -1,7 +1,7 @@
 """Railnet's API definitions compared with kubelet's: field numbers as a table, messages as bytes written by hand.
 
-Source of the table: kubernetes/kubelet v0.36.3, pkg/apis/{deviceplugin/v1beta1,podresources/v1,pluginregistration/v1}; for
-`cri`, of which Railnet has a part, kubernetes/cri-api v0.36.3, pkg/apis/runtime/v1.
+Source of the table: kubernetes/kubelet v0.36.3, pkg/apis/{deviceplugin/v1beta1,podresources/v1,pluginregistration/v1}; and v0.37.2, pkg/apis/{dra/v1,
+dra-health/v1alpha1}; for `cri`, of which Railnet has a part, kubernetes/cri-api v0.36.3, pkg/apis/runtime/v1.
 """
 
 import pytest
@@ -10,6 +10,8 @@ from google.protobuf.message import Message
 
 from railnet.kubelet.api import cri_pb2 as cri
 from railnet.kubelet.api import deviceplugin_pb2 as deviceplugin
+from railnet.kubelet.api import dra_pb2 as dra
+from railnet.kubelet.api import drahealth_pb2 as drahealth
 from railnet.kubelet.api import pluginregistration_pb2 as pluginregistration
 from railnet.kubelet.api import podresources_pb2 as podresources
 
@@ -78,6 +80,32 @@ MESSAGES = {
         "RegistrationStatus": "1 bool plugin_registered, 2 string error",
         "RegistrationStatusResponse": "",
     },
+    "k8s.io.kubelet.pkg.apis.dra.v1": {
+        "Claim": "1 string namespace, 2 string uid, 3 string name",
+        "Device": (
+            "1 repeated string request_names, 2 string pool_name, 3 string device_name, 4 repeated string cdi_device_ids, "
+            "5 optional string share_id"
+        ),
+        "NodePrepareResourceResponse": "1 repeated k8s.io.kubelet.pkg.apis.dra.v1.Device devices, 2 string error",
+        "NodePrepareResourcesRequest": "1 repeated k8s.io.kubelet.pkg.apis.dra.v1.Claim claims",
+        "NodePrepareResourcesResponse": (
+            "1 repeated k8s.io.kubelet.pkg.apis.dra.v1.NodePrepareResourcesResponse.ClaimsEntry claims"
+        ),
+        "NodeUnprepareResourceResponse": "1 string error",
+        "NodeUnprepareResourcesRequest": "1 repeated k8s.io.kubelet.pkg.apis.dra.v1.Claim claims",
+        "NodeUnprepareResourcesResponse": (
+            "1 repeated k8s.io.kubelet.pkg.apis.dra.v1.NodeUnprepareResourcesResponse.ClaimsEntry claims"
+        ),
+    },
+    "v1alpha1": {
+        "DeviceHealth": (
+            "1 v1alpha1.DeviceIdentifier device, 2 v1alpha1.HealthStatus health, 3 int64 last_updated_time, "
+            "4 int64 health_check_timeout_seconds, 5 string message"
+        ),
+        "DeviceIdentifier": "1 string pool_name, 2 string device_name",
+        "NodeWatchResourcesRequest": "",
+        "NodeWatchResourcesResponse": "1 repeated v1alpha1.DeviceHealth devices",
+    },
     "cri": {
         "ListPodSandboxRequest": "",
         "ListPodSandboxResponse": "1 repeated cri.PodSandbox items",
@@ -111,9 +139,23 @@ METHODS = {
         "Registration/GetInfo": "InfoRequest -> PluginInfo",
         "Registration/NotifyRegistrationStatus": "RegistrationStatus -> RegistrationStatusResponse",
     },
+    "k8s.io.kubelet.pkg.apis.dra.v1": {
+        "DRAPlugin/NodePrepareResources": "NodePrepareResourcesRequest -> NodePrepareResourcesResponse",
+        "DRAPlugin/NodeUnprepareResources": "NodeUnprepareResourcesRequest -> NodeUnprepareResourcesResponse",
+    },
+    "v1alpha1": {
+        "DRAResourceHealth/NodeWatchResources": "NodeWatchResourcesRequest -> stream NodeWatchResourcesResponse",
+    },
     "cri": {},  # railnet.kubelet.cri calls its methods by their paths
 }
-FILES = [deviceplugin.DESCRIPTOR, podresources.DESCRIPTOR, pluginregistration.DESCRIPTOR, cri.DESCRIPTOR]
+FILES = [
+    deviceplugin.DESCRIPTOR,
+    podresources.DESCRIPTOR,
+    pluginregistration.DESCRIPTOR,
+    dra.DESCRIPTOR,
+    drahealth.DESCRIPTOR,
+    cri.DESCRIPTOR,
+]
 TYPES = {
     FieldDescriptor.TYPE_STRING: "string",
     FieldDescriptor.TYPE_BOOL: "bool",
