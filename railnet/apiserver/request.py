@@ -232,6 +232,15 @@ def json_patch(about: ApiObject, steps: list[JsonObject]) -> Request:
     return Request(Verb.PATCH, about, steps, "application/json-patch+json")
 
 
+def apply(about: ApiObject, body: JsonObject, owner: str) -> Request:
+    """Have an object's fields as they are in the body, by server-side apply; a UID in the body is a precondition.
+
+    `owner` is the field manager: fields that it applied before, and that the body lacks, are removed. Fields of other owners are taken over.
+    """
+    query = urlencode({"fieldManager": owner, "force": "true"})
+    return Request(Verb.PATCH, about, body, "application/apply-patch+yaml", query=query)  # JSON is YAML
+
+
 def delete(
     about: ApiObject,
     uid: str,
