@@ -14,13 +14,16 @@ from railnet.install.python_bundle import STANDARD_MODULES
 
 ROOT = Path(__file__).resolve().parent.parent
 ENTRY = ROOT / "cni/host/plugin.py"
-CHECKPOINT = ROOT / "railnet/kubelet/checkpoint.py"
-HOST_MODULES = [*sorted((ROOT / "cni/host").rglob("*.py")), CHECKPOINT]
+OF_KUBELET = ("railnet.kubelet.checkpoint", "railnet.kubelet.dra_driver", "railnet.kubelet.dra_manager_state")
+HOST_MODULES = [
+    *sorted((ROOT / "cni/host").rglob("*.py")),
+    *(ROOT / f"{module.replace('.', '/')}.py" for module in OF_KUBELET),
+]
 # Imported before any module in them.
 PARENTS = [ROOT / f"{folder}/__init__.py" for folder in ("cni", "railnet", "railnet/kubelet")]
 
 PACKAGES = ("cni", "cni.host", "railnet", "railnet.kubelet")
-OURS = ("cni.host", "railnet.kubelet.checkpoint")
+OURS = ("cni.host", *OF_KUBELET)
 BUILT_IN = frozenset(sys.builtin_module_names)
 SLOW_LANE = BUILT_IN | frozenset(STANDARD_MODULES)
 

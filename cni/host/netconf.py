@@ -15,6 +15,7 @@ DEFAULT_RESOURCES = ["rdma/ib_vf"]
 DEFAULT_CONFLIST = "/etc/cni/net.d/00-railnet.conflist"  # the folder is the default of containerd and CRI-O
 # A constant of kubelet, whatever its --root-dir (k8s.io/kubelet, pkg/apis/deviceplugin/v1beta1/constants.go, DevicePluginPath).
 DEFAULT_DEVICE_PLUGINS = "/var/lib/kubelet/device-plugins"
+DEFAULT_KUBELET = "/var/lib/kubelet"  # as railnet.kubelet.root_folder, which is not for the host
 MAX_SECONDS = 3600
 ANNOTATIONS = "io.kubernetes.cri.pod-annotations"  # containerd, pkg/cri/annotations; CRI-O takes the same name
 # The keys of GC's list: the specification 1.1.0's, and that of the first libcni with GC, which newer ones send as well.
@@ -27,7 +28,8 @@ class NetConf:
 
     `primary` is the path of the primary's configuration; `omit` are the types of its plugins that the runtime runs after
     Railnet (`cni.host.appended_plugins`), and `conflist` is the path of Railnet's own configuration, which names them.
-    `device_plugins` is the folder of kubelet's checkpoint. `resources` are the extended resources whose devices are rails.
+    `device_plugins` is the folder of kubelet's checkpoint, `kubelet` its root folder. `resources` are the extended resources whose devices
+    are rails.
     `seconds` has the two time limits that the slow lane needs. `runtime_config` is what the runtime passed for our
     capabilities. `annotations` are the pod's, if the runtime passes them (containerd and CRI-O do). For GC, `valid` has the
     keys of the valid attachments (`Environment.key`), and `attachments` the runtime's own list, to be passed on unchanged.
@@ -38,6 +40,7 @@ class NetConf:
         "attachments",
         "conflist",
         "device_plugins",
+        "kubelet",
         "omit",
         "prev_result",
         "primary",
@@ -56,6 +59,7 @@ class NetConf:
         self.conflist = conf.get("conflist", DEFAULT_CONFLIST)
         self.resources = conf.get("resources", DEFAULT_RESOURCES)
         self.device_plugins = conf.get("devicePlugins", DEFAULT_DEVICE_PLUGINS)
+        self.kubelet = conf.get("kubelet", DEFAULT_KUBELET)
         self.seconds = {**DEFAULT_SECONDS, **conf.get("seconds", {})}
         self.runtime_config = conf.get("runtimeConfig") or {}
         self.annotations = self.runtime_config.get(ANNOTATIONS) or {}
@@ -98,6 +102,7 @@ def parse(stdin: bytes, command: str = ADD) -> NetConf:
     _check(conf, "omit", _strings(conf.get("omit", [])), "a list of plugin types")
     _check(conf, "conflist", isinstance(conf.get("conflist", ""), str), "the path of Railnet's CNI configuration")
     _check(conf, "devicePlugins", isinstance(conf.get("devicePlugins", ""), str), "kubelet's folder of device plugins")
+    _check(conf, "kubelet", isinstance(conf.get("kubelet", ""), str), "kubelet's root folder")
     _check(conf, "seconds", _numbers(conf.get("seconds", {})), 'an object like {"daemon": 5, "delegate": 30}')
     _check(conf, "runtimeConfig", isinstance(conf.get("runtimeConfig") or {}, dict), "an object")
     annotations = (conf.get("runtimeConfig") or {}).get(ANNOTATIONS)

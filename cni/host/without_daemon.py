@@ -12,14 +12,16 @@ from cni.host.delegate import Delegate, find
 from cni.host.environment import ADD, CHECK, GC, STATUS, Environment
 from cni.host.errors import DECODE, NOT_AVAILABLE, TRY_AGAIN, CniError
 from cni.host.lock import Lock
-from cni.host.netconf import DEFAULT_DEVICE_PLUGINS, NetConf, parse
-from railnet.kubelet import checkpoint
+from cni.host.netconf import DEFAULT_DEVICE_PLUGINS, DEFAULT_KUBELET, NetConf, parse
+from railnet.kubelet import checkpoint, dra_manager_state
+from railnet.kubelet.dra_driver import DRIVER
 
 TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
 if TYPE_CHECKING:
     from collections.abc import Generator
 
 _RETRY_SECONDS = 0.1
+_NO_UID = "the runtime did not pass K8S_POD_UID in CNI_ARGS"
 
 
 def serve(environment: Environment, stdin: bytes, netns_fd: int, held: Lock, began: float) -> tuple[int, bytes]:
@@ -125,30 +127,60 @@ def _is_of(done: "daemon.ExecutedDelegate", step: chain.Exec, environment: Envir
 
 
 def has_rails(environment: Environment, conf: NetConf) -> bool:
-    """Return whether kubelet gave this pod a device of ours, from kubelet's checkpoint.
+    """Return whether kubelet gave this pod a device of ours: by the device plugin, or by a claim.
 
-    A sandbox that is no Kubernetes pod has none. If the checkpoint is missing in kubelet's folder, kubelet never gave a
-    device to a pod: kubelet writes the file before the first such pod's sandbox exists. If its format is unknown, a pod whose
-    UID is not in it has none, and no pod has one if no resource of ours is in it (docs/decisions/0044).
+    A sandbox that is no Kubernetes pod has none.
 
     Raises:
         CniError: code 11, it is unknown.
     """
     if not environment.pod_name() and not environment.pod_uid():
         return False
-    uid, resources = environment.pod_uid(), frozenset(conf.resources)
-    raw = checkpoint_bytes(conf)
+    return _has_devices(environment.pod_uid(), conf) or _has_claims(environment.pod_uid(), conf)
+
+
+def _has_devices(uid: str, conf: NetConf) -> bool:
+    """Return whether kubelet's checkpoint gives this pod a device of ours.
+
+    If the checkpoint is missing in kubelet's folder, kubelet never gave a device to a pod: kubelet writes the file before
+    the first such pod's sandbox exists. If its format is unknown, a pod whose
+    UID is not in it has none, and no pod has one if no resource of ours is in it (docs/decisions/0044).
+
+    Raises:
+        CniError: code 11, it is unknown.
+    """
+    resources, raw = frozenset(conf.resources), checkpoint_bytes(conf)
     if raw is None:
         return False
     try:
         entries = checkpoint.parse(raw)
         if not uid and any(resource in pod for pod in entries.values() for resource in resources):
-            raise _unknown("the runtime did not pass K8S_POD_UID in CNI_ARGS")
+            raise _unknown(_NO_UID)
         return bool(checkpoint.devices(entries, uid, resources))
     except ValueError as error:
         if checkpoint.surely_names_none(raw, uid, resources):
             return False
         raise _unknown(f"kubelet's checkpoint in {conf.device_plugins} cannot be read: {error}") from None
+
+
+def _has_claims(uid: str, conf: NetConf) -> bool:
+    """Return whether a claim of this pod has a device of ours, in kubelet's `dra_manager_state`: the rules are those for the checkpoint.
+
+    Raises:
+        CniError: code 11, it is unknown.
+    """
+    raw = claims_bytes(conf)
+    if raw is None:
+        return False
+    try:
+        claims = dra_manager_state.parse(raw, DRIVER)
+        if claims and not uid:
+            raise _unknown(_NO_UID)
+        return bool(dra_manager_state.of_pod(claims, uid))
+    except ValueError as error:
+        if dra_manager_state.surely_names_none(raw, uid, DRIVER):
+            return False
+        raise _unknown(f"{error} ({conf.kubelet})") from None
 
 
 def checkpoint_bytes(conf: NetConf) -> bytes | None:
@@ -160,14 +192,32 @@ def checkpoint_bytes(conf: NetConf) -> bytes | None:
     Raises:
         CniError: code 11, it cannot be read.
     """
-    for folder in (conf.device_plugins, DEFAULT_DEVICE_PLUGINS):
+    folders = conf.device_plugins, DEFAULT_DEVICE_PLUGINS
+    return _first(folders, "kubelet_internal_checkpoint", "kubelet's checkpoint")
+
+
+def claims_bytes(conf: NetConf) -> bytes | None:
+    """Read kubelet's `dra_manager_state`; None if kubelet has no such file, so no pod has a claim.
+
+    If the root folder of the configuration is absent, kubelet's default is looked at. A kubelet of Kubernetes 1.26 or later makes the file
+    when it starts.
+
+    Raises:
+        CniError: code 11, it cannot be read.
+    """
+    return _first((conf.kubelet, DEFAULT_KUBELET), dra_manager_state.NAME, f"kubelet's {dra_manager_state.NAME}")
+
+
+def _first(folders: tuple[str, ...], name: str, title: str) -> bytes | None:
+    """Read a file in the first of these folders that exists; None if it is not there."""
+    for folder in folders:
         try:
-            return _read(f"{folder}/kubelet_internal_checkpoint")
+            return _read(f"{folder}/{name}")
         except FileNotFoundError:
             if posix.access(folder, posix.F_OK):
                 return None
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-            raise _unknown(f"kubelet's checkpoint in {folder} cannot be read: {error}") from None
+            raise _unknown(f"{title} in {folder} cannot be read: {error}") from None
     return None
 
 
@@ -186,16 +236,20 @@ def _wait_for_daemon(
         try:
             return daemon.ask(environment, stdin, netns_fd, held, left)
         except daemon.RequestTooLarge as error:
-            raise CniError(
-                DECODE, f"this pod asked for {', '.join(conf.resources)}, and {error}: shorten its annotations"
-            ) from None
+            raise CniError(DECODE, f"this pod asked for {_what(conf)}, and {error}: shorten its annotations") from None
         except daemon.NoDaemon as error:
             why = str(error)
             time.sleep(min(_RETRY_SECONDS, left))
-    message = f"this pod asked for {', '.join(conf.resources)}, and Railnet's daemon did not answer within {conf.seconds['daemon']:g} s"
+    message = (
+        f"this pod asked for {_what(conf)}, and Railnet's daemon did not answer within {conf.seconds['daemon']:g} s"
+    )
     raise CniError(
         TRY_AGAIN, message, f"{why}; look at the railnet DaemonSet's pod on this node, kubelet tries again by itself"
     )
+
+
+def _what(conf: NetConf) -> str:
+    return f"{', '.join(conf.resources)} or a claim of {DRIVER}"
 
 
 def _run_chain(environment: Environment, conf: NetConf) -> bytes:
@@ -223,13 +277,14 @@ def _primary(command: str, conf: NetConf) -> chain.Primary:
 
 
 def _check_that_pods_are_known(conf: NetConf) -> None:
-    """Make sure that the ADD of a pod without a rail may work: by kubelet's checkpoint, else by the daemon, which asks kubelet.
+    """Make sure that the ADD of a pod without a rail may work: by kubelet's two files, else by the daemon, which asks kubelet.
 
     Raises:
         CniError: code 50, neither is there.
     """
     try:
         checkpoint_bytes(conf)
+        claims_bytes(conf)
     except CniError as error:
         if not daemon.listens():
             raise CniError(NOT_AVAILABLE, str(error)) from None

@@ -19,6 +19,7 @@ from railnet import VERSION
 from railnet.install import elf_relocation
 from railnet.kernel.files import sync_tree
 
+_OF_KUBELET = ("railnet.kubelet.checkpoint", "railnet.kubelet.dra_driver", "railnet.kubelet.dra_manager_state")
 STANDARD_MODULES = ("_json", "json")  # what Railnet's modules may import beyond the interpreter's built-in modules
 # No site module, no settings from the environment, and UTF-8 in every locale: the bundle has no other codecs.
 FLAGS = "-ISEXutf8"
@@ -97,9 +98,7 @@ def _modules(python: Path) -> dict[str, bytes]:
     names = (entry.name for entry in files("cni.host").iterdir() if entry.name.endswith(".py"))
     ours = [f"cni.host.{name.removesuffix('.py')}" for name in names]
     root = str(Path(__file__).parents[2])
-    program = _IMPORT_AND_TELL.format(
-        root=root, wanted=", ".join([*ours, "railnet.kubelet.checkpoint", *STANDARD_MODULES])
-    )
+    program = _IMPORT_AND_TELL.format(root=root, wanted=", ".join([*ours, *_OF_KUBELET, *STANDARD_MODULES]))
     # With this interpreter's own bytecode: the image has only that without docstrings, and FLAGS leave PYTHONOPTIMIZE out.
     optimize = ["-OO"] if sys.flags.optimize > 1 else []
     done = subprocess.run([python, *optimize, FLAGS, "-c", program], capture_output=True, text=True, check=True)

@@ -5,30 +5,17 @@ Here: the file. Not here: its content (`railnet.kubelet.checkpoint`), and the fa
 """
 
 import os
-import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from railnet.errors import NotReady
 from railnet.kubelet import checkpoint, checkpointed_responses
 from railnet.kubelet.checkpointed_responses import ContainerAllocation
-
-# The kernel takes a file's time from its coarse clock, with ticks of 1 to 10 ms (CONFIG_HZ), so two writes in one tick can have the same
-# time. A file that is read sooner than this after it was written is therefore not remembered.
-_SETTLED_NS = 100_000_000
-
+from railnet.kubelet.file_version import FileVersion
 
 ReadInTime = Callable[[str, Callable[[], Any]], Awaitable[Any]]
-
-
-class _Version(NamedTuple):
-    """The identity of one content of the file: kubelet writes a new file and renames it."""
-
-    inode: int
-    mtime_ns: int
-    size: int
 
 
 class CheckpointFile:
@@ -36,7 +23,7 @@ class CheckpointFile:
 
     def __init__(self, device_plugins: Path) -> None:
         self.path = device_plugins / "kubelet_internal_checkpoint"
-        self._version: _Version | None = None
+        self._version: FileVersion | None = None
         self._entries: checkpoint.Entries = {}
         self._raw: bytes | None = None
         self._listed: checkpoint.Listed = []
@@ -74,13 +61,12 @@ class CheckpointFile:
             return False
 
     def _current(self) -> checkpoint.Entries:
-        if self._version == _version(self.path.stat()):
+        if self._version == FileVersion.of(self.path.stat()):
             return self._entries
         with self.path.open("rb") as file:
-            version = _version(os.fstat(file.fileno()))
+            version = FileVersion.of(os.fstat(file.fileno()))
             entries = checkpoint.united(self._parsed(file.read()))
-        settled = time.time_ns() - version.mtime_ns > _SETTLED_NS
-        self._version, self._entries = version if settled else None, entries
+        self._version, self._entries = version if version.settled else None, entries
         return entries
 
     def _parsed(self, raw: bytes) -> checkpoint.Listed:
@@ -133,7 +119,3 @@ class CheckpointReads:
             )
         except OSError:
             return False
-
-
-def _version(stat: os.stat_result) -> _Version:
-    return _Version(stat.st_ino, stat.st_mtime_ns, stat.st_size)

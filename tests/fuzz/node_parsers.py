@@ -5,6 +5,7 @@ import hashlib
 import http.client
 import io
 import json
+import zlib
 from collections.abc import Iterable
 from contextlib import suppress
 from http import HTTPStatus
@@ -37,8 +38,9 @@ from railnet.errors import Misconfigured, NotPermitted
 from railnet.health_server import Health, Pages
 from railnet.install import cni_folders_record, elf_relocation, runtime_cached_configurations
 from railnet.kernel.foreign_state_files import Entry
-from railnet.kubelet import checkpoint, checkpointed_responses, podresources
+from railnet.kubelet import checkpoint, checkpointed_responses, dra_manager_state, podresources
 from railnet.kubelet.api import cri_pb2, deviceplugin_pb2, podresources_pb2
+from railnet.kubelet.dra_driver import DRIVER
 from railnet.objects.network_status import ANNOTATION
 from railnet.vf import rail_memory
 from railnet.vf.address_slice import ip_network
@@ -71,6 +73,26 @@ def device_checkpoint(data: bytes) -> None:
             assert pod_uid in checkpoint.holders(entries, resource, device)
     for ids, resource, response in checkpoint.responses(checkpoint.listed(data), next(iter(entries), "uid-1")):
         assert isinstance(ids, set) and resource and isinstance(response, str)
+
+
+def prepared_claims(data: bytes) -> None:
+    """Judge kubelet's `dra_manager_state`."""
+    file = as_file(data)
+    dra_manager_state.surely_names_none(file, "uid-1", DRIVER)
+    claims = dra_manager_state.parse(file, DRIVER)
+    for claim in claims[:8]:
+        assert claim.claim_uid and claim.namespace and claim.name and all(claim.devices)
+        for pod_uid in list(claim.pod_uids)[:8]:
+            assert claim in dra_manager_state.of_pod(claims, pod_uid)
+
+
+def as_file(data: bytes) -> bytes:
+    """Return the file that kubelet would write with these data; what begins with `file:` is a whole file."""
+    if data.startswith(b"file:"):
+        return data.removeprefix(b"file:")
+    text = data.decode(errors="surrogateescape")
+    checksum = zlib.crc32(text.encode(errors="surrogatepass"))
+    return json.dumps({"Data": text, "Checksum": checksum}).encode()
 
 
 def with_parts(data: bytes) -> bytes:
@@ -416,6 +438,7 @@ _RAIL_MEMORY_FUNCTIONS = ("encode", "parse", "_parse_rail", "_list", "_check_dis
 _CLIENT_FUNCTIONS = ("ApiServer.send", "ApiServer._fail", "_conflicts", "_object", "message", "_json", "_seconds")
 PARSERS = (
     Parser("checkpoint", device_checkpoint, (ValueError,), {"railnet.kubelet.checkpoint": ()}),
+    Parser("dra-manager-state", prepared_claims, (ValueError,), {"railnet.kubelet.dra_manager_state": ()}),
     Parser("answers", allocate_answers, (ValueError,), {"railnet.kubelet.checkpointed_responses": ()}),
     Parser("podresources", pod_resources, (DecodeError,), {"railnet.kubelet.podresources": ("_devices",)}),
     Parser("deviceplugin", device_plugin, (DecodeError,), {}),

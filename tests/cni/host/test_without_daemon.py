@@ -13,6 +13,7 @@ from cni.host.errors import TRY_AGAIN, CniError
 from cni.host.lock import Lock
 from cni.host.netconf import NetConf
 from tests.cni.host.shell_plugins import a_plugin, an_environment
+from tests.railnet.kubelet.dra_state import a_claim, a_state
 
 RAIL = "rdma/ib_vf"
 FREE = Lock("")
@@ -20,7 +21,14 @@ FREE = Lock("")
 
 def a_conf(kubelet: Path) -> NetConf:
     return netconf.parse(
-        json.dumps({"cniVersion": "1.0.0", "primary": "/p", "devicePlugins": f"{kubelet}/device-plugins"}).encode()
+        json.dumps(
+            {
+                "cniVersion": "1.0.0",
+                "primary": "/p",
+                "devicePlugins": f"{kubelet}/device-plugins",
+                "kubelet": str(kubelet),
+            }
+        ).encode()
     )
 
 
@@ -124,6 +132,70 @@ def test_pod_must_try_again_when_the_runtime_did_not_say_its_uid(tmp_path: Path)
     assert raised.value.code == TRY_AGAIN
 
 
+# Claims of DRA.
+
+
+def claims(kubelet: Path, content: bytes) -> None:
+    (kubelet / "device-plugins").mkdir()
+    (kubelet / "dra_manager_state").write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("claim", "expected"),
+    [
+        (a_claim(), True),
+        (a_claim(devices=()), True),
+        (a_claim(pods=("uid-2",)), False),
+        (a_claim(DriverState={"gpu.example.com": {"Devices": []}}), False),
+    ],
+    ids=["its own", "its own, not prepared", "another pod's", "another driver"],
+)
+def test_pod_has_a_rail_when_a_claim_of_it_has_one(tmp_path: Path, claim: object, expected: bool) -> None:
+    claims(tmp_path, a_state(claim))
+
+    assert without_daemon.has_rails(an_environment(tmp_path), a_conf(tmp_path)) is expected
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b'{"claims": ["uid-2 rdma.railnet.io"]}', b'{"claims": ["uid-1 gpu.example.com"]}', a_state()],
+    ids=["another pod", "another driver", "no claim"],
+)
+def test_plain_pod_starts_when_claims_of_any_format_do_not_name_it(tmp_path: Path, content: bytes) -> None:
+    claims(tmp_path, content)
+
+    assert without_daemon.has_rails(an_environment(tmp_path), a_conf(tmp_path)) is False
+
+
+@pytest.mark.parametrize(
+    ("content", "args", "words"),
+    [
+        (b"", "K8S_POD_NAME=train;K8S_POD_UID=uid-2", "not JSON"),
+        (a_state(a_claim()).replace(b"train-vf", b"train-vg"), "K8S_POD_NAME=train;K8S_POD_UID=uid-1", "checksum"),
+        (b'{"claims": ["uid-1 rdma.railnet.io"]}', "K8S_POD_NAME=train;K8S_POD_UID=uid-1", "not a text"),
+        (a_state(a_claim()), "K8S_POD_NAME=train", "did not pass K8S_POD_UID"),
+    ],
+    ids=["empty", "another checksum", "another format", "no UID"],
+)
+def test_pod_must_try_again_when_it_is_unknown_whether_it_has_a_claim(
+    tmp_path, content: bytes, args: str, words: str
+) -> None:
+    claims(tmp_path, content)
+
+    with pytest.raises(CniError, match=words) as raised:
+        without_daemon.has_rails(an_environment(tmp_path, CNI_ARGS=args), a_conf(tmp_path))
+
+    assert raised.value.code == TRY_AGAIN
+
+
+def test_pod_must_try_again_when_its_claims_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "device-plugins").mkdir()
+    (tmp_path / "dra_manager_state").mkdir()
+
+    with pytest.raises(CniError, match=rf"dra_manager_state in {tmp_path} cannot be read"):
+        without_daemon.has_rails(an_environment(tmp_path), a_conf(tmp_path))
+
+
 # A request that the daemon began and lost.
 
 
@@ -137,7 +209,11 @@ class Host:
         checkpoint(folder, entries("uid-1", RAIL))
 
     def conf(self, resource: str) -> bytes:
-        paths = {"primary": f"{self.folder}/primary", "devicePlugins": f"{self.folder}/device-plugins"}
+        paths = {
+            "primary": f"{self.folder}/primary",
+            "devicePlugins": f"{self.folder}/device-plugins",
+            "kubelet": str(self.folder),
+        }
         seconds = {"daemon": 0.1, "delegate": 20}
         return json.dumps({"cniVersion": "1.0.0", "resources": [resource], "seconds": seconds, **paths}).encode()
 

@@ -47,7 +47,7 @@ def test_every_host_module_is_imported_from_the_bundle_alone(version: Path) -> N
 def test_bundle_has_no_file_that_is_never_loaded(version: Path) -> None:
     names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in (ROOT / "cni/host").glob("*.py")]
     loaded = run(
-        version, f"import sys, json, railnet.kubelet.checkpoint, {', '.join(names)}\nprint(*sys.modules)"
+        version, f"import sys, json, {', '.join([*python_bundle._OF_KUBELET, *names])}\nprint(*sys.modules)"
     ).split()
 
     modules = {path.relative_to(version / f"lib/{python_bundle._PYTHON}") for path in version.rglob("*.pyc")}

@@ -1,0 +1,75 @@
+"""Kubelet's `dra_manager_state` as a file: read again when it has changed, else the result of the last reading.
+
+Here: the file. Not here: its content (`railnet.kubelet.dra_manager_state`), and where it is: kubelet's root folder is found while the daemon
+serves.
+"""
+
+import os
+from collections.abc import Callable
+from functools import partial
+
+from railnet.kubelet import dra_manager_state
+from railnet.kubelet.checkpoint_file import ReadInTime
+from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_manager_state import NAME, PreparedDevices
+from railnet.kubelet.file_version import FileVersion
+
+
+class DraManagerStateFile:
+    """The claims with devices of Railnet's driver, by kubelet's file."""
+
+    def __init__(self, open_file: Callable[[], int]) -> None:
+        """`open_file` opens the file where it is now, and returns a descriptor; it raises FileNotFoundError if there is none."""
+        self._open = open_file
+        self._version: FileVersion | None = None
+        self._claims: tuple[PreparedDevices, ...] = ()
+
+    def read(self) -> tuple[PreparedDevices, ...]:
+        """Return the claims; none if kubelet has no such file: no claim was ever prepared.
+
+        Raises:
+            ValueError: the file is not understood.
+            OSError: the file cannot be read.
+        """
+        try:
+            with open(self._open(), "rb") as file:  # noqa: PTH123 - a descriptor
+                version = FileVersion.of(os.fstat(file.fileno()))
+                if version != self._version:
+                    self._claims = dra_manager_state.parse(file.read(), DRIVER)
+                    self._version = version if version.settled else None
+        except FileNotFoundError:
+            return ()
+        return self._claims
+
+    def surely_names_none(self, pod_uid: str) -> bool:
+        """Return whether a file that is not understood surely has no claim of Railnet's driver for a pod."""
+        try:
+            with open(self._open(), "rb") as file:  # noqa: PTH123 - a descriptor
+                return dra_manager_state.surely_names_none(file.read(), pod_uid, DRIVER)
+        except OSError:
+            return False
+
+
+class DraManagerStateReads:
+    """The same file for an event loop: its disk may hang. The methods are those of `DraManagerStateFile`."""
+
+    def __init__(self, open_file: Callable[[], int], in_time: ReadInTime) -> None:
+        """`in_time` is as for `railnet.kubelet.checkpoint_file.CheckpointReads`."""
+        self._file = DraManagerStateFile(open_file)
+        self._in_time = in_time
+
+    async def read(self) -> tuple[PreparedDevices, ...]:
+        """Return the claims.
+
+        Raises:
+            ValueError, OSError: as `DraManagerStateFile.read`; OSError also if the file is not read in time.
+        """
+        claims: tuple[PreparedDevices, ...] = await self._in_time(NAME, self._file.read)
+        return claims
+
+    async def surely_names_none(self, pod_uid: str) -> bool:
+        """Return whether a file that is not understood surely has no claim of Railnet's driver for a pod."""
+        try:
+            return bool(await self._in_time(NAME, partial(self._file.surely_names_none, pod_uid)))
+        except OSError:
+            return False
