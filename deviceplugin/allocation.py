@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from deviceplugin.devices import OfferedVf
 from deviceplugin.pool_selection import Pool
@@ -32,34 +33,65 @@ class Allocation:
     envs: dict[str, str]
 
 
+class PoolOffer(NamedTuple):
+    """What a pool offers now.
+
+    Attributes:
+        offered: the pool's VFs in (rail, PCI address) order.
+        known: the RDMA device that each VF had last, with its uverbs device, for a VF that shows none now. ADD checks that the VF has
+            the same again (`cni.stale_allocate_response_check`).
+    """
+
+    pool: Pool
+    offered: Sequence[OfferedVf]
+    known: Mapping[PciAddress, RdmaDevice]
+
+
 def allocate(
     pool: Pool, offered: Sequence[OfferedVf], ids: Sequence[str], known: Mapping[PciAddress, RdmaDevice]
 ) -> Allocation:
-    """Return the allocation of one container.
-
-    A VF that has become unhealthy since kubelet chose it is allocated all the same, unless the reason lasts: kubelet never repeats an
-    Allocate that was refused, but it repeats an ADD.
+    """Return the allocation of one container, with VFs of one pool; `allocate_from` says the rest.
 
     Args:
         pool: the pool that kubelet allocates from.
-        offered: the VFs that the pool offers now, in (rail, PCI address) order; the allocation keeps that order.
+        offered: as in `PoolOffer`; the allocation keeps that order.
         ids: the device ids that kubelet chose, in any order.
-        known: the RDMA device that each VF had last, with its uverbs device, for a VF that shows none now. ADD checks that the VF has the same again
-            (`cni.stale_allocate_response_check`).
+        known: as in `PoolOffer`.
+    """
+    return allocate_from([(PoolOffer(pool, offered, known), ids)])
+
+
+def allocate_from(chosen: Sequence[tuple[PoolOffer, Sequence[str]]]) -> Allocation:
+    """Return what a container gets with VFs of several pools: device ids of each pool, in any order. The VFs are in the order of their rails.
+
+    A VF that has become unhealthy since it was chosen is allocated all the same, unless the reason lasts: kubelet never repeats an
+    Allocate that was refused, but it repeats an ADD.
 
     Raises:
-        NotOurs: an id does not belong to this pool.
+        NotOurs: an id does not belong to its pool.
         Unusable: a VF cannot serve a pod until an operator acts.
         NotReady: a VF has no RDMA device, and none was ever seen.
     """
-    chosen = _chosen(pool, offered, ids)
-    if not pool.rdma:
-        return Allocation((), _pci_environment(pool, {offer.id: None for offer in chosen}))
-    rdma = {offer.id: _rdma_device(pool, offer, known) for offer in chosen}
-    nodes = [node for device in rdma.values() for node in _nodes(pool, device).values()]
-    rails = [(rdma[offer.id], offer.rail if pool.nccl_rails else None) for offer in chosen]
-    envs = _pci_environment(pool, dict(rdma)) | _rdma_environment(rails)
-    return Allocation((*nodes, _RDMA_CM), envs)
+    envs: dict[str, str] = {}
+    devices: list[tuple[OfferedVf, Pool, RdmaDevice]] = []
+    for offer, ids in chosen:
+        rdma = _rdma_devices(offer, ids)
+        envs |= _pci_environment(offer.pool, {vf.id: device for vf, device in rdma})
+        devices += [(vf, offer.pool, device) for vf, device in rdma if device is not None]
+    if not any(offer.pool.rdma for offer, _ in chosen):
+        return Allocation((), envs)
+    devices.sort(key=lambda device: (device[0].rail is None, device[0].rail or 0))
+    nodes = [node for _, pool, device in devices for node in _nodes(pool, device).values()]
+    rails = [(device, vf.rail if pool.nccl_rails else None) for vf, pool, device in devices]
+    return Allocation((*nodes, _RDMA_CM), envs | _rdma_environment(rails))
+
+
+def _rdma_devices(offer: PoolOffer, ids: Sequence[str]) -> list[tuple[OfferedVf, RdmaDevice | None]]:
+    """Return the chosen VFs, each with its RDMA device; None in a pool without RDMA."""
+    pool = offer.pool
+    return [
+        (vf, _rdma_device(pool, vf, offer.known) if pool.rdma else None) for vf in _chosen(pool, offer.offered, ids)
+    ]
 
 
 def environment_name(resource: str) -> str:

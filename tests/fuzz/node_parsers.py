@@ -34,7 +34,12 @@ from railnet.daemon.conflist import Beside
 from railnet.daemon.foreign_plugins import ForeignPlugins
 from railnet.doctor import cluster_checks
 from railnet.doctor.cluster_parsing import pod_rails
-from railnet.errors import Misconfigured, NotPermitted
+from railnet.dra import cdi_spec, claim
+from railnet.dra.claim import ClaimIdentity
+from railnet.dra.prepared_claim import UnreadableClaim
+from railnet.dra.prepared_claim import decode as decode_claim
+from railnet.dra.prepared_claim import encode as encode_claim
+from railnet.errors import Misconfigured, NotOurs, NotPermitted, NotReady
 from railnet.health_server import Health, Pages
 from railnet.install import cni_folders_record, elf_relocation, runtime_cached_configurations
 from railnet.kernel.foreign_state_files import Entry
@@ -80,10 +85,31 @@ def prepared_claims(data: bytes) -> None:
     file = as_file(data)
     dra_manager_state.surely_names_none(file, "uid-1", DRIVER)
     claims = dra_manager_state.parse(file, DRIVER)
-    for claim in claims[:8]:
-        assert claim.claim_uid and claim.namespace and claim.name and all(claim.devices)
-        for pod_uid in list(claim.pod_uids)[:8]:
-            assert claim in dra_manager_state.of_pod(claims, pod_uid)
+    for prepared in claims[:8]:
+        assert prepared.claim_uid and prepared.namespace and prepared.name and all(prepared.devices)
+        for pod_uid in list(prepared.pod_uids)[:8]:
+            assert prepared in dra_manager_state.of_pod(claims, pod_uid)
+
+
+def resource_claim(data: bytes) -> None:
+    """Judge a ResourceClaim of the API server."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    if not isinstance(document, dict):  # the client refuses it
+        return
+    allocated = claim.read(document, ClaimIdentity("ml", "train-vf", "a1b2"), "node-a")
+    assert allocated.requests and len(set(allocated.vfs)) == len(allocated.vfs)
+    assert all(request.name and request.vfs for request in allocated.requests)
+
+
+def prepared_claim(data: bytes) -> None:
+    """Judge the record of a prepared claim. A decoded record survives another encoding, and its CDI specification is JSON."""
+    prepared = decode_claim(data)
+    assert decode_claim(encode_claim(prepared)) == prepared
+    assert "/" not in cdi_spec.file_name(prepared.identity.uid)
+    assert json.loads(cdi_spec.encode(prepared))["kind"] == cdi_spec.KIND
 
 
 def as_file(data: bytes) -> bytes:
@@ -434,11 +460,20 @@ _RECORD_FUNCTIONS = (
     "_decode_attachment",
 )
 _RECORD_FUNCTIONS += ("_decode_device_node", "_text", "_file_name", "_number", "_object", "_one_of", "_digest")
+_PREPARED_CLAIM_FUNCTIONS = ("encode", "decode", "_decode_request", "_decode_allocation", "_text", "_uid", "_digest")
 _RAIL_MEMORY_FUNCTIONS = ("encode", "parse", "_parse_rail", "_list", "_check_distinct")
 _CLIENT_FUNCTIONS = ("ApiServer.send", "ApiServer._fail", "_conflicts", "_object", "message", "_json", "_seconds")
 PARSERS = (
     Parser("checkpoint", device_checkpoint, (ValueError,), {"railnet.kubelet.checkpoint": ()}),
     Parser("dra-manager-state", prepared_claims, (ValueError,), {"railnet.kubelet.dra_manager_state": ()}),
+    Parser("claim", resource_claim, (NotOurs, NotReady), {"railnet.dra.claim": ()}),
+    Parser(
+        "prepared-claim",
+        prepared_claim,
+        (UnreadableClaim,),
+        {"railnet.dra.prepared_claim": _PREPARED_CLAIM_FUNCTIONS},
+        with_digest,
+    ),
     Parser("answers", allocate_answers, (ValueError,), {"railnet.kubelet.checkpointed_responses": ()}),
     Parser("podresources", pod_resources, (DecodeError,), {"railnet.kubelet.podresources": ("_devices",)}),
     Parser("deviceplugin", device_plugin, (DecodeError,), {}),

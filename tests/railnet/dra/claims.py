@@ -1,0 +1,49 @@
+"""ResourceClaims as the API server has them, and prepared claims, built from the facts that a test sets."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from deviceplugin.allocation import Allocation
+from railnet.dra.claim import ClaimIdentity
+from railnet.dra.prepared_claim import PreparedClaim, PreparedRequest
+from railnet.kubelet.dra_driver import DRIVER
+from railnet.vf.pci_address import PciAddress
+
+NODE = "node-a"
+IDENTITY = ClaimIdentity("ml", "train-vf", "a1b2")
+FIRST, SECOND, THIRD = (PciAddress.parse(text) for text in ("0000:03:00.1", "0000:03:00.2", "0000:83:00.1"))
+
+
+def a_result(device: str = "pci-0000-03-00-1", request: str = "vf", **changes: Any) -> dict[str, Any]:
+    return {"request": request, "driver": DRIVER, "pool": NODE, "device": device, **changes}
+
+
+def a_claim_object(
+    *results: dict[str, Any],
+    uid: str = IDENTITY.uid,
+    pods: Iterable[str] = ("uid-1",),
+    config: Iterable[dict[str, Any]] = (),
+    name: str = IDENTITY.name,
+) -> dict[str, Any]:
+    """Return a claim; without results it has one VF."""
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"namespace": IDENTITY.namespace, "name": name, "uid": uid},
+        "spec": {},
+        "status": {
+            "allocation": {"devices": {"results": list(results or (a_result(),)), "config": list(config)}},
+            "reservedFor": [{"resource": "pods", "name": f"pod-{uid}", "uid": uid} for uid in pods],
+        },
+    }
+
+
+def a_request(name: str = "vf", *vfs: PciAddress) -> PreparedRequest:
+    envs = {"NCCL_IB_HCA": f"={name}", "UCX_NET_DEVICES": name}
+    return PreparedRequest(name, vfs or (FIRST,), Allocation(("/dev/infiniband/uverbs1",), envs))
+
+
+def a_prepared_claim(*requests: PreparedRequest, identity: ClaimIdentity = IDENTITY) -> PreparedClaim:
+    """Return a claim; without requests it has one VF."""
+    whole = Allocation(("/dev/infiniband/uverbs1",), {"NCCL_IB_HCA": "=all"}) if len(requests) > 1 else None
+    return PreparedClaim(identity, NODE, requests or (a_request(),), whole)
