@@ -1,7 +1,8 @@
-"""The registration of a pool's device plugin with kubelet: a socket in the folder of kubelet's plugin watcher.
+"""The registration of a plugin with kubelet: a socket in the folder of kubelet's plugin watcher.
 
-Here: when there is a socket, and the Registration API. Not here: the socket's file (`deviceplugin.plugin_socket`), and the device plugin API, which
-the same socket serves (`deviceplugin.service`). The folder is on a disk, which may hang: what touches it runs in a thread, for 2 s at most.
+Here: when there is a socket, and the Registration API. Not here: the socket's file (`deviceplugin.plugin_socket`), and the plugin's own API, which
+the same socket serves (`deviceplugin.service`, `railnet.dra.service`). The folder is on a disk, which may hang: what touches it runs in a thread,
+for 2 s at most.
 
 Kubelet uses the folder in this way (kubernetes/kubernetes, pkg/kubelet/pluginmanager/):
 
@@ -23,19 +24,17 @@ Kubelet uses the folder in this way (kubernetes/kubernetes, pkg/kubelet/pluginma
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import grpc.aio
 
 from deviceplugin.plugin_socket import PluginSocket, require_folder
-from deviceplugin.service import PoolService
 from railnet.kernel.threads.file_reads import read_in_time
 from railnet.kernel.waiting import take_outcome
-from railnet.kubelet.api import deviceplugin_pb2_grpc as deviceplugin_api
 from railnet.kubelet.api import pluginregistration_pb2 as api
 from railnet.kubelet.api import pluginregistration_pb2_grpc as grpc_api
 from railnet.kubelet.root_folder import REGISTRY, KubeletFolder
@@ -52,22 +51,45 @@ _LOOKS_WITHOUT_STREAM = 6
 _ANSWER_SECONDS = 1.0  # for the answer to a refusal, before the refused socket ends
 
 
+class Plugin(Protocol):
+    """What kubelet registers."""
+
+    @property
+    def kind(self) -> str:
+        """The type of plugin: DevicePlugin or DRAPlugin."""
+
+    @property
+    def name(self) -> str:
+        """The resource of a device plugin; the driver of DRA."""
+
+    @property
+    def versions(self) -> Sequence[str]:
+        """The versions of the plugin's API, or its services, as kubelet names them for this type."""
+
+    @property
+    def watched(self) -> bool:
+        """Whether kubelet has the stream open that it should have."""
+
+    def serve_on(self, server: grpc.aio.Server) -> None:
+        """Have a server serve the plugin's API."""
+
+
 class Registration(grpc_api.RegistrationServicer):
-    """Keeps one pool registered with kubelet while `serve` runs."""
+    """Keeps one plugin registered with kubelet while `serve` runs."""
 
     def __init__(
-        self, plugin: PoolService, look: Callable[[], Awaitable[KubeletFolder]], root: Path, retry_seconds: float = 5.0
+        self, plugin: Plugin, look: Callable[[], Awaitable[KubeletFolder]], root: Path, retry_seconds: float = 5.0
     ) -> None:
         """Register `plugin`.
 
         Args:
-            plugin: the service of one pool.
+            plugin: the service of one pool, or the driver of DRA.
             look: returns kubelet's root folder as it is now, or raises OSError: it is not known now.
             root: the host's root folder, in which kubelet's path is.
             retry_seconds: the pause before a new socket, and between checks that folder and socket exist.
         """
         self.registered = False
-        self.registrations = 0  # how often kubelet has registered a socket of this pool
+        self.registrations = 0  # how often kubelet has registered a socket of this plugin
         self.trouble = "it has not been looked for yet"
         self._plugin = plugin
         self._look, self._root = look, root
@@ -77,8 +99,8 @@ class Registration(grpc_api.RegistrationServicer):
 
     @property
     def resource(self) -> str:
-        """The resource that is registered."""
-        return self._plugin.pool.resource
+        """The resource, or the driver, that is registered."""
+        return self._plugin.name
 
     async def serve(self) -> None:
         """Serve until cancelled; remove the socket at the end.
@@ -97,9 +119,12 @@ class Registration(grpc_api.RegistrationServicer):
             await asyncio.sleep(self._retry_seconds)
 
     async def GetInfo(self, request: api.InfoRequest, context: _Context) -> api.PluginInfo:
-        """Return the type, resource and path of this socket."""
+        """Return the type, name and path of this socket."""
         return api.PluginInfo(
-            type="DevicePlugin", name=self.resource, endpoint=str(self._seen_by_kubelet), supported_versions=["v1beta1"]
+            type=self._plugin.kind,
+            name=self.resource,
+            endpoint=str(self._seen_by_kubelet),
+            supported_versions=self._plugin.versions,
         )
 
     async def NotifyRegistrationStatus(
@@ -151,7 +176,7 @@ class Registration(grpc_api.RegistrationServicer):
                 return "was deleted"
             if not self.registered and (now := await self._moved(folder)) is not None:
                 return f"is not in kubelet's root folder {now}"
-            unwatched = unwatched + 1 if self.registered and not self._plugin.streams else 0
+            unwatched = unwatched + 1 if self.registered and not self._plugin.watched else 0
             if unwatched > _LOOKS_WITHOUT_STREAM:
                 return "is registered, but kubelet does not watch it"
         return "was refused"
@@ -205,7 +230,7 @@ class Registration(grpc_api.RegistrationServicer):
     def _server(self) -> grpc.aio.Server:
         server = grpc.aio.server()
         grpc_api.add_RegistrationServicer_to_server(self, server)
-        deviceplugin_api.add_DevicePluginServicer_to_server(self._plugin, server)
+        self._plugin.serve_on(server)
         return server
 
 

@@ -8,14 +8,15 @@ Source: kubernetes/kubelet, pkg/apis/deviceplugin/v1beta1/api.proto.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NoReturn
 
-import grpc
-from grpc.aio import ServicerContext
+import grpc.aio
 
-from deviceplugin.allocation import Allocation, allocate
+from deviceplugin.allocation import Allocation, PoolOffer, allocate
 from deviceplugin.devices import OfferedVf, Offers, differing
 from deviceplugin.pool_selection import Pool
 from deviceplugin.preference import prefer
@@ -38,7 +39,7 @@ from railnet.vf.vf_table import VfTable
 
 _log = logging.getLogger(__name__)
 
-_Context = ServicerContext[Any, Any]
+_Context = grpc.aio.ServicerContext[Any, Any]
 
 # One attach or detach changes the table several times within milliseconds (owner, netdev, RDMA device): kubelet gets the result only,
 # not each step.
@@ -63,6 +64,9 @@ FindPodsOnHostNetwork = Callable[[Collection[str]], Awaitable[frozenset[str]]]
 """Returns which of some pods, by UID, are on the host's network. Raises NotReady, OSError: the container runtime does not say."""
 
 
+_NONE: Mapping[PciAddress, str] = MappingProxyType({})
+
+
 async def _no_runtime(_: Collection[str]) -> frozenset[str]:
     return frozenset()
 
@@ -80,6 +84,8 @@ class PoolService(grpc_api.DevicePluginServicer):
         node_reason: Callable[[], str | None] = lambda: None,
         *,
         on_host_network: FindPodsOnHostNetwork = _no_runtime,
+        claimed: Callable[[], Mapping[PciAddress, str]] = lambda: _NONE,
+        lists: bool = True,
     ) -> None:
         """Serve `pool`, one of `pools`.
 
@@ -91,6 +97,9 @@ class PoolService(grpc_api.DevicePluginServicer):
             kubelet_checkpoint: kubelet's device checkpoint.
             node_reason: returns why no VF of the node may be used now, or None; call `changed()` when its result changes.
             on_host_network: returns which pods are on the host's network; called before a container starts whose VF is not attached.
+            claimed: returns the VFs of prepared claims, each with the reason why no other pod may get it: another object after each
+                change, after which `changed()` is called.
+            lists: whether kubelet is told of the VFs; if not, kubelet has no devices to allocate, and containers that have VFs may start again.
         """
         self.pool = pool
         self._offers = Offers(pools, pool)
@@ -99,11 +108,29 @@ class PoolService(grpc_api.DevicePluginServicer):
         self._checkpoint = kubelet_checkpoint
         self._node_reason = node_reason
         self._on_host_network = on_host_network
+        self._claimed, self._lists = claimed, lists
+        self._listed: tuple[Sequence[OfferedVf], Mapping[PciAddress, str], tuple[OfferedVf, ...]] = ((), _NONE, ())
         self._streams: set[_Stream] = set()
         self._seen: tuple[OfferedVf, ...] = ()
         self._last_rdma: dict[
             PciAddress, RdmaDevice
         ] = {}  # the RDMA device that each VF showed last, with its uverbs device
+
+    kind, versions = "DevicePlugin", ("v1beta1",)
+
+    @property
+    def name(self) -> str:
+        """The pool's resource."""
+        return self.pool.resource
+
+    @property
+    def watched(self) -> bool:
+        """Whether kubelet has a stream open."""
+        return bool(self._streams)
+
+    def serve_on(self, server: grpc.aio.Server) -> None:
+        """Have a server serve this API."""
+        grpc_api.add_DevicePluginServicer_to_server(self, server)
 
     @property
     def streams(self) -> int:
@@ -122,6 +149,23 @@ class PoolService(grpc_api.DevicePluginServicer):
             self._seen = offered
         return offered
 
+    def offer(self) -> PoolOffer:
+        """Return what the pool offers now, with the RDMA devices that its VFs had last."""
+        return PoolOffer(self.pool, self.offers(), self._last_rdma)
+
+    def listed(self) -> tuple[OfferedVf, ...]:
+        """Return the VFs that kubelet is told of: none of a node that offers them by DRA; the VFs of prepared claims are unhealthy."""
+        offered, claimed = self.offers(), self._claimed()
+        if not self._lists:
+            return ()
+        if not claimed:
+            return offered
+        before = self._listed
+        if before[0] is not offered or before[1] is not claimed:
+            listed = tuple(_withheld(vf, claimed.get(vf.vf.address)) for vf in offered)
+            self._listed = before = (offered, claimed, listed)
+        return before[2]
+
     def changed(self, *, at_once: bool = False) -> None:
         """Compute the offered VFs again, and stream them if they differ; `at_once` waits for no further changes."""
         for stream in self._streams:
@@ -139,7 +183,7 @@ class PoolService(grpc_api.DevicePluginServicer):
             sent: tuple[OfferedVf, ...] | None = None
             while True:
                 stream.clear()
-                offered = self.offers()
+                offered = self.listed()
                 if sent is None or any(_shown(old) != _shown(new) for old, new in differing(sent, offered)):
                     self._log(offered)
                     yield api.ListAndWatchResponse(devices=map(_device, offered))
@@ -150,7 +194,7 @@ class PoolService(grpc_api.DevicePluginServicer):
         self, request: api.PreferredAllocationRequest, context: _Context
     ) -> api.PreferredAllocationResponse:
         """Return the preferred devices for each container; kubelet follows the preference as far as it can."""
-        offered = self.offers()
+        offered = self.listed()
         return api.PreferredAllocationResponse(
             container_responses=[_preferred(offered, container) for container in request.container_requests]
         )
@@ -177,7 +221,7 @@ class PoolService(grpc_api.DevicePluginServicer):
         return api.PreStartContainerResponse()
 
     def _allocations(self, containers: Sequence[tuple[str, ...]]) -> list[Allocation]:
-        offered = self.offers()
+        offered = self.listed()
         return [allocate(self.pool, offered, ids, self._last_rdma) for ids in containers]
 
     async def _on_host(self, pod_uids: Collection[str]) -> HostNetworkPods:
@@ -238,6 +282,10 @@ class _Stream:
             await self.at_once.wait()
         finally:
             timer.cancel()
+
+
+def _withheld(offer: OfferedVf, claimed: str | None) -> OfferedVf:
+    return offer if claimed is None else replace(offer, reason=claimed, lasting=claimed)
 
 
 def _shown(offer: OfferedVf | None) -> tuple[str, bool, int] | None:

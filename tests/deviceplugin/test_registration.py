@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from errno import ETIMEDOUT
 from pathlib import Path
 
+import grpc.aio
 import pytest
 
 from deviceplugin import registration
@@ -81,6 +82,36 @@ def test_registration_answers_get_info(kubelet: Kubelet) -> None:
         assert list(info.supported_versions) == ["v1beta1"]
 
     during(kubelet, act)
+
+
+class Driver:
+    """A plugin of another type than a device plugin."""
+
+    kind, name, versions, watched = "DRAPlugin", "rdma.railnet.io", ("v1.DRAPlugin", "v1alpha1.DRAResourceHealth"), True
+
+    def __init__(self) -> None:
+        self.servers: list[grpc.aio.Server] = []
+
+    def serve_on(self, server: grpc.aio.Server) -> None:
+        self.servers.append(server)
+
+
+def test_registration_names_any_type_of_plugin(kubelet: Kubelet) -> None:
+    async def main() -> None:
+        driver = Driver()
+        registration = Registration(driver, lambda: KubeletFolder(kubelet.folder, "a test"), Path("/"), 0.05)
+        task = asyncio.create_task(registration.serve())
+        path = await kubelet.socket()
+        async with dial(path) as dialled:
+            info = await dialled.info()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+        assert (info.type, info.name, info.endpoint) == ("DRAPlugin", "rdma.railnet.io", str(path))
+        assert list(info.supported_versions) == ["v1.DRAPlugin", "v1alpha1.DRAResourceHealth"]
+        assert (path.name.startswith("railnet-rdma-railnet-io-"), len(driver.servers)) == (True, 1)
+
+    asyncio.run(main())
 
 
 def test_registration_serves_the_device_plugin_on_the_same_socket(kubelet: Kubelet) -> None:

@@ -34,7 +34,7 @@ ALL_HEALTHY = dict.fromkeys(["0000:03:00.1", "0000:03:00.2", "0000:83:00.1", "00
 class Node:
     """One pool's service, with a kubelet, a VF table, attachments and a socket."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, lists: bool = True) -> None:
         self.kubelet = Kubelet(folder)
         self.table = VfTable(two_rails())
         self.attached: dict[PciAddress, Owner] = {}
@@ -42,6 +42,8 @@ class Node:
         self.on_host: set[str] = set()
         self.asked: list[set[str]] = []
         self.runtime_fails: Exception | None = None
+        self.claimed: dict[PciAddress, str] = {}
+        self.lists = lists
         self.socket = folder / "plugin.sock"
         self.service = PoolService(
             DEFAULT[0],
@@ -51,7 +53,13 @@ class Node:
             CheckpointReads(folder / "device-plugins", read_in_time),
             lambda: self.node_reason,
             on_host_network=self.pods_on_host_network,
+            claimed=lambda: self.claimed,
+            lists=lists,
         )
+
+    def claim(self, *vfs: str) -> None:
+        self.claimed = {PciAddress.parse(vf): "claim ml/train has it" for vf in vfs}
+        self.service.changed()
 
     async def pods_on_host_network(self, pod_uids: Collection[str]) -> frozenset[str]:
         self.asked.append(set(pod_uids))
@@ -431,3 +439,54 @@ def test_pre_start_relies_on_the_attachment_when_the_checkpoint_is_not_understoo
     (node.kubelet.folder / "device-plugins" / "kubelet_internal_checkpoint").write_text("{")
 
     on(node, lambda kubelet: kubelet.pre_start(VF))
+
+
+def test_vf_of_a_prepared_claim_is_unhealthy_until_it_is_unprepared(node: Node) -> None:
+    async def act(kubelet: Dialled) -> None:
+        stream = kubelet.watch()
+        lists = [await stream.next()]
+        node.claim(VF)
+        lists.append(await stream.next())
+        node.claim()
+        lists.append(await stream.next())
+
+        assert lists == [ALL_HEALTHY, {**ALL_HEALTHY, VF: "Unhealthy"}, ALL_HEALTHY]
+
+    on(node, act)
+
+
+def test_vf_of_a_prepared_claim_is_not_allocated(node: Node) -> None:
+    async def act(kubelet: Dialled) -> None:
+        node.claim(VF)
+        with pytest.raises(grpc.aio.AioRpcError) as refusal:
+            await kubelet.allocate([VF])
+
+        assert "claim ml/train has it" in str(refusal.value.details())
+
+    on(node, act)
+
+
+def test_list_of_a_node_with_prepared_claims_is_made_anew_only_after_a_change(node: Node) -> None:
+    node.claim(VF)
+    first = node.service.listed()
+    again = node.service.listed()
+    node.claim("0000:03:00.2")
+
+    assert first is again
+    assert [vf.id for vf in node.service.listed() if vf.reason] == ["0000:03:00.2"]
+    assert node.service.offers() is node.service.offer().offered
+
+
+def test_pool_that_dra_offers_lists_nothing_and_starts_the_containers_that_it_gave_vfs_to(tmp_path: Path) -> None:
+    node = Node(tmp_path, lists=False)
+    node.kubelet.allocated(RAIL, uid_1=[VF])
+    node.attach()
+
+    async def act(kubelet: Dialled) -> None:
+        assert await kubelet.watch().next() == {}
+        await kubelet.pre_start(VF)
+        with pytest.raises(grpc.aio.AioRpcError, match="has no device"):
+            await kubelet.allocate([VF])
+
+    on(node, act)
+    assert len(node.service.offers()) == 4

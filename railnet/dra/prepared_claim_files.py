@@ -1,0 +1,109 @@
+"""The records of prepared claims, one file for each on a tmpfs; what a record says is `railnet.dra.prepared_claim`'s.
+
+A record is written before kubelet gets its answer, and removed after kubelet has asked to unprepare the claim. The daemon is the only
+writer, so memory and disk are the same; the disk is read once, at start. After a reboot kubelet asks to prepare each claim again.
+"""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from railnet.dra.prepared_claim import PreparedClaim, UnreadableClaim, decode, encode
+from railnet.kernel.files import read_regular, unlink, write_atomically
+from railnet.vf.pci_address import PciAddress
+
+_log = logging.getLogger(__name__)
+_MOST_BYTES = 1 << 20
+_RECORD, _UNREADABLE = ".json", ".unreadable"
+
+
+class PreparedClaims:
+    """The prepared claims of this node."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read every record. A file that is no record is put aside under another name: only Unprepare removes it.
+
+        Raises:
+            OSError: the folder cannot be made or read.
+        """
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder = folder
+        self._claims: dict[str, PreparedClaim] = {}
+        self._users: Mapping[PciAddress, str] = {}
+        for temporary in folder.glob(".*"):  # of a write that a crash interrupted
+            _remove(temporary)
+        for path in sorted(folder.glob(f"[!.]*{_RECORD}")):
+            self._read(path)
+        self._note_users()
+
+    def __len__(self) -> int:
+        """Return how many claims are prepared."""
+        return len(self._claims)
+
+    @property
+    def uids(self) -> frozenset[str]:
+        """The UIDs of the claims."""
+        return frozenset(self._claims)
+
+    @property
+    def users(self) -> Mapping[PciAddress, str]:
+        """Why the VFs of prepared claims must not be given to others: another object after each change."""
+        return self._users
+
+    def users_but(self, uid: str) -> Mapping[PciAddress, str]:
+        """Return the same without the VFs of one claim."""
+        claim = self._claims.get(uid)
+        own = frozenset(() if claim is None else claim.vfs)
+        return {vf: user for vf, user in self._users.items() if vf not in own}
+
+    def get(self, uid: str) -> PreparedClaim | None:
+        """Find the record of a claim."""
+        return self._claims.get(uid)
+
+    def write(self, claim: PreparedClaim) -> None:
+        """Write a record; it is on disk when this returns.
+
+        Raises:
+            OSError: the folder is missing or full. Memory and disk stay as they were.
+        """
+        write_atomically(self._path(claim.identity.uid), encode(claim), durable=True)
+        self._claims[claim.identity.uid] = claim
+        self._note_users()
+
+    def remove(self, uid: str) -> None:
+        """Remove a record, also an unreadable one; nothing happens if there is none.
+
+        Raises:
+            OSError: the kernel refuses. The record stays.
+        """
+        unlink(self._path(uid))
+        unlink(self._path(uid).with_suffix(_UNREADABLE))
+        if self._claims.pop(uid, None) is not None:
+            self._note_users()
+
+    def _path(self, uid: str) -> Path:
+        return self._folder / f"{uid}{_RECORD}"
+
+    def _read(self, path: Path) -> None:
+        try:
+            claim = decode(read_regular(path, _MOST_BYTES))
+            if path != self._path(claim.identity.uid):
+                raise UnreadableClaim(f"it is a copy of the record of {claim.identity.uid}")
+        except (UnreadableClaim, OSError) as error:
+            aside = path.with_suffix(_UNREADABLE)
+            _log.error(
+                "the record of a prepared claim, %s, cannot be read: %s; it is kept as %s", path, error, aside.name
+            )
+            path.replace(aside)
+        else:
+            self._claims[claim.identity.uid] = claim
+
+    def _note_users(self) -> None:
+        self._users = {vf: f"{claim.identity} has it" for claim in self._claims.values() for vf in claim.vfs}
+
+
+def _remove(temporary: Path) -> None:
+    try:
+        unlink(temporary)
+    except OSError as error:
+        _log.error("%s is no record of a claim and stays (%s); remove it", temporary, error.strerror)

@@ -1,0 +1,83 @@
+"""The records of prepared claims on disk."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from railnet.dra.claim import ClaimIdentity
+from railnet.dra.prepared_claim_files import PreparedClaims
+from tests.railnet.dra.claims import FIRST, SECOND, THIRD, a_prepared_claim, a_request
+
+OTHER = a_prepared_claim(a_request("vf", THIRD), identity=ClaimIdentity("ml", "other", "c3d4"))
+
+
+def test_claims_are_the_same_after_a_restart(tmp_path: Path) -> None:
+    claims = PreparedClaims(tmp_path / "claims")
+    claims.write(a_prepared_claim(a_request("vf", FIRST, SECOND)))
+    claims.write(OTHER)
+    again = PreparedClaims(tmp_path / "claims")
+
+    assert (again.uids, len(again), again.get("c3d4")) == ({"a1b2", "c3d4"}, 2, OTHER)
+    assert again.users == {
+        FIRST: "claim ml/train-vf has it",
+        SECOND: "claim ml/train-vf has it",
+        THIRD: "claim ml/other has it",
+    }
+    assert again.users_but("a1b2") == {THIRD: "claim ml/other has it"}
+    assert again.users_but("zz") == again.users
+
+
+def test_removed_claim_is_gone_after_a_restart(tmp_path: Path) -> None:
+    claims = PreparedClaims(tmp_path)
+    claims.write(OTHER)
+    users = claims.users
+    claims.remove("c3d4")
+    claims.remove("c3d4")
+
+    assert (claims.get("c3d4"), claims.users, users is claims.users) == (None, {}, False)
+    assert len(PreparedClaims(tmp_path)) == 0
+
+
+def test_what_an_interrupted_write_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / ".a1b2.json.7.0").write_text("{")
+
+    PreparedClaims(tmp_path)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["cut short", "a copy", "a folder", "a link"])
+def test_unreadable_record_is_put_aside_until_the_claim_is_unprepared(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    caplog.set_level(logging.ERROR)
+    PreparedClaims(tmp_path).write(OTHER)
+    record = tmp_path / "c3d4.json"
+    broken = tmp_path / "a1b2.json"
+    match kind:
+        case "cut short":
+            broken.write_bytes(record.read_bytes()[:-9])
+        case "a copy":
+            broken.write_bytes(record.read_bytes())
+        case "a folder":
+            broken.mkdir()
+        case _:
+            broken.symlink_to(record)
+
+    claims = PreparedClaims(tmp_path)
+
+    assert (claims.uids, (tmp_path / "a1b2.unreadable").exists()) == ({"c3d4"}, True)
+    assert "a1b2.json, cannot be read" in caplog.text
+    if kind != "a folder":
+        claims.remove("a1b2")
+        assert [path.name for path in tmp_path.iterdir()] == ["c3d4.json"]
+
+
+def test_claim_that_cannot_be_written_is_not_prepared(tmp_path: Path) -> None:
+    claims = PreparedClaims(tmp_path / "claims")
+    (tmp_path / "claims").rmdir()
+
+    with pytest.raises(FileNotFoundError):
+        claims.write(OTHER)
+    assert (claims.get("c3d4"), claims.users) == (None, {})
