@@ -1,27 +1,51 @@
-"""Find the devices that kubelet gave to a pod: in its checkpoint, or from its pod-resources socket if the checkpoint cannot answer."""
+"""Find the devices that kubelet gave to a pod: in its two files, or from its pod-resources socket if a file cannot answer.
 
+One file has the devices of the device plugin, the other those of claims.
+"""
+
+import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import NamedTuple
 
 from cni.daemon_exhaustion import is_own_shortage
 from cni.host.errors import TRY_AGAIN, CniError
 from railnet.errors import NotOurs, NotReady
 from railnet.kernel.threads.file_reads import read_in_time
 from railnet.kernel.waiting import until
-from railnet.kubelet import checkpoint, podresources
+from railnet.kubelet import checkpoint, dra_manager_state, podresources
 from railnet.kubelet.checkpoint_file import CheckpointReads
 from railnet.kubelet.checkpointed_responses import ContainerAllocation
+from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_manager_state_file import DraManagerStateReads
+from railnet.vf.dra_device_name import vf_of
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import SandboxPod
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.02
+_UNKNOWN = "it is unknown whether this pod asked for a rail: neither kubelet's files nor kubelet answer"
+_NO_UID = "the runtime did not pass K8S_POD_UID in CNI_ARGS"
+
+
+class PodClaims(NamedTuple):
+    """What is known of pods' claims.
+
+    Attributes:
+        state: kubelet's `dra_manager_state`.
+        prepared: returns what the containers of a claim got, by the claim's UID; nothing if the claim is not recorded.
+        resource_of: returns the resource of the pool that a VF belongs to; None if it belongs to none.
+    """
+
+    state: DraManagerStateReads
+    prepared: Callable[[str], tuple[ContainerAllocation, ...]]
+    resource_of: Callable[[PciAddress], str | None]
 
 
 class PodDevices:
-    """Asks what kubelet knows of pods' devices; the checkpoint is a file read, the socket is the fallback."""
+    """Asks what kubelet knows of pods' devices; the two files are file reads, the socket is the fallback."""
 
     def __init__(
         self,
@@ -30,13 +54,15 @@ class PodDevices:
         resources: frozenset[str],
         kubelet_seconds: float,
         watched: Callable[[], bool] = lambda: True,
+        claims: PodClaims | None = None,
     ) -> None:
-        """`device_plugins` has kubelet's checkpoint, and `socket` opens pod-resources where it listens now. `watched` returns whether kubelet holds a stream to each of our device plugins open."""
+        """`device_plugins` has kubelet's checkpoint, and `socket` opens pod-resources where it listens now. `watched` returns whether kubelet holds a stream to each of our device plugins open. Without `claims`, no pod has a claim."""
         self._watched = watched
         self._checkpoint = CheckpointReads(device_plugins, read_in_time)
         self._socket = socket
         self._resources = resources
         self._seconds = kubelet_seconds
+        self._claims = claims
 
     async def vfs(self, pod: SandboxPod) -> tuple[PciAddress, ...]:
         """Return the VFs of a pod over all its containers; empty for a pod without a rail.
@@ -55,26 +81,29 @@ class PodDevices:
         """
         if not pod.name and not pod.uid:
             return []  # no Kubernetes pod, so kubelet gave it nothing
-        try:
-            return await self._from_checkpoint(pod.uid)
-        except (NotReady, OSError, ValueError) as error:
-            if isinstance(error, OSError) and is_own_shortage(error):
-                raise
-            # It lists no init containers, so a VF that only one of those has stays unknown: deviceplugin.prestart_attachment_check says so.
-            _log.warning("pod %s/%s: %s; asking kubelet", pod.namespace, pod.name, error)
-            reason = error
+        checkpointed, claimed = await asyncio.gather(
+            _outcome(self._from_checkpoint(pod.uid)), _outcome(self._from_claims(pod.uid))
+        )
+        reasons = [reason for reason in (checkpointed.trouble, claimed.trouble) if reason is not None]
+        known = [*checkpointed.devices, *claimed.devices]
+        if not reasons:
+            return known
+        # It lists no init containers, so a VF that only one of those has stays unknown: deviceplugin.prestart_attachment_check says so.
+        _log.warning("pod %s/%s: %s; asking kubelet", pod.namespace, pod.name, reasons[0])
         try:
             async with self._socket() as socket:
-                return await podresources.devices(socket, pod.namespace, pod.name, self._resources, self._seconds)
+                listed = await podresources.devices(socket, pod.namespace, pod.name, self._resources, self._seconds)
+            if not listed and isinstance(
+                claimed.trouble, ValueError
+            ):  # kubelet lists claims by a feature gate, which may be off
+                await self._require_no_claim(pod.uid, claimed.trouble)
+            return self._named(listed)
         except (NotReady, OSError) as error:
             if isinstance(error, OSError) and is_own_shortage(error):
                 raise
-            if await self._checkpoint.surely_names_none(pod.uid, self._resources):
-                return []
-            message = (
-                "it is unknown whether this pod asked for a rail: neither kubelet's checkpoint nor kubelet answers"
-            )
-            raise CniError(TRY_AGAIN, message, f"{reason}; {error}") from None
+            if await self._surely_names_none(pod.uid, checkpointed, claimed):
+                return known
+            raise CniError(TRY_AGAIN, _UNKNOWN, "; ".join(map(str, (*reasons, error)))) from None
 
     async def refuse_held_by_other_pods(self, pod: SandboxPod, holders: Mapping[PciAddress, str]) -> None:
         """Refuse a VF that is attached to another pod if kubelet's checkpoint still gives it to that pod: it would not return.
@@ -86,11 +115,12 @@ class PodDevices:
             holders: the VFs that are attached, with the UID of the pod that has each.
 
         Raises:
-            NotOurs: there is such a VF.
+            NotOurs: there is such a VF. NotReady: the VF is of a claim that both pods use.
         """
         others = {vf: uid for vf, uid in holders.items() if uid != pod.uid}
         if not others:
             return
+        await self._refuse_shared(pod, others)
         try:
             entries = await self._checkpoint.read()
         except (NotReady, OSError, ValueError):
@@ -111,20 +141,119 @@ class PodDevices:
         await until(self._watched, self._seconds, _LOOK_SECONDS)
 
     async def allocations(self, pod: SandboxPod) -> tuple[ContainerAllocation, ...]:
-        """Return the answers that kubelet got to Allocate for the pod's containers; none if they are unknown.
+        """Return the answers that kubelet got to Allocate and Prepare for the pod's containers; none if they are unknown.
 
-        Only kubelet's checkpoint has them. If it is not understood, VFs are attached without this comparison.
+        Only kubelet's checkpoint has those to Allocate. If a file is not understood, VFs are attached without this comparison.
         """
         try:
-            return await self._checkpoint.allocations(pod.uid, self._resources)
+            answers = await self._checkpoint.allocations(pod.uid, self._resources)
+            claims = await self._claims_of(pod.uid)
         except (OSError, ValueError) as error:
             _log.warning("pod %s/%s: %s; its devices are not compared", pod.namespace, pod.name, error)
             return ()
+        if self._claims is None:
+            return answers
+        return (*answers, *(answer for claim in claims for answer in self._claims.prepared(claim.claim_uid)))
 
     async def _from_checkpoint(self, pod_uid: str) -> list[tuple[str, str]]:
         if not pod_uid:
-            raise NotReady("the runtime did not pass K8S_POD_UID in CNI_ARGS")
+            raise NotReady(_NO_UID)
         return checkpoint.devices(await self._checkpoint.read(), pod_uid, self._resources)
+
+    async def _from_claims(self, pod_uid: str) -> list[tuple[str, str]]:
+        """Return the devices of a pod's claims.
+
+        Raises:
+            CniError: code 11, the driver has not prepared a claim. NotReady: the runtime did not pass the pod's UID. ValueError, OSError:
+                the file does not answer.
+        """
+        claims = await self._claims_of(pod_uid)
+        unprepared = next((claim for claim in claims if not claim.devices), None)
+        if unprepared is not None:
+            raise CniError(
+                TRY_AGAIN,
+                f"{unprepared} of this pod is not prepared: kubelet's {dra_manager_state.NAME} has no device of {DRIVER} for it",
+            )
+        return self._named([(DRIVER, device) for claim in claims for device in claim.devices])
+
+    async def _claims_of(self, pod_uid: str) -> tuple[dra_manager_state.PreparedDevices, ...]:
+        if self._claims is None:
+            return ()
+        claims = await self._claims.state.read()
+        if claims and not pod_uid:
+            raise NotReady(_NO_UID)
+        return dra_manager_state.of_pod(claims, pod_uid)
+
+    def _named(self, devices: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Return devices of claims as if the device plugin had given them: their pool's resource, and the VF's PCI address."""
+        return sorted(
+            {self._as_of_pool(device) if driver == DRIVER else (driver, device) for driver, device in devices}
+        )
+
+    def _as_of_pool(self, device: str) -> tuple[str, str]:
+        try:
+            vf = vf_of(device)
+        except ValueError as error:
+            raise NotOurs(f"kubelet names a device of another driver under ours: {error}") from None
+        resource = None if self._claims is None else self._claims.resource_of(vf)
+        return resource or DRIVER, str(vf)
+
+    async def _surely_names_none(self, pod_uid: str, checkpointed: "_Outcome", claimed: "_Outcome") -> bool:
+        """Return whether each file that does not answer surely has nothing for a pod."""
+        if checkpointed.trouble and not await self._checkpoint.surely_names_none(pod_uid, self._resources):
+            return False
+        return claimed.trouble is None or self._claims is None or await self._claims.state.surely_names_none(pod_uid)
+
+    async def _require_no_claim(self, pod_uid: str, trouble: ValueError) -> None:
+        """Make sure that the file of claims, which is not understood, surely has none for a pod.
+
+        Raises:
+            CniError: code 11, it may have one.
+        """
+        if self._claims is not None and not await self._claims.state.surely_names_none(pod_uid):
+            raise CniError(TRY_AGAIN, _UNKNOWN, f"{trouble}; kubelet lists no claim of this pod")
+
+    async def _refuse_shared(self, pod: SandboxPod, others: Mapping[PciAddress, str]) -> None:
+        """Refuse a VF of a claim that this pod shares with the pod that has the VF now: a VF is in one sandbox at a time.
+
+        Raises:
+            NotReady: there is such a VF.
+        """
+        try:
+            claims = await self._claims_of(pod.uid)
+        except (NotReady, OSError, ValueError):
+            return
+        for claim in claims:
+            for vf in filter(None, map(_vf, claim.devices)):
+                uid = others.get(vf)
+                if uid is not None and uid in claim.pod_uids:
+                    raise NotReady(
+                        f"VF {vf} is of {claim}, which this pod shares with pod {uid}, and that pod has it: a VF is in one pod at a "
+                        "time; this pod gets it when that pod has ended, or give each pod a claim of its own (a ResourceClaimTemplate)"
+                    )
+
+
+class _Outcome(NamedTuple):
+    """What a file of kubelet says of a pod, or why it says nothing."""
+
+    devices: list[tuple[str, str]]
+    trouble: Exception | None = None
+
+
+async def _outcome(reading: Awaitable[list[tuple[str, str]]]) -> _Outcome:
+    try:
+        return _Outcome(await reading)
+    except (NotReady, OSError, ValueError) as error:
+        if isinstance(error, OSError) and is_own_shortage(error):
+            raise
+        return _Outcome([], error)
+
+
+def _vf(device: str) -> PciAddress | None:
+    try:
+        return vf_of(device)
+    except ValueError:
+        return None
 
 
 def vfs_of(devices: list[tuple[str, str]]) -> tuple[PciAddress, ...]:

@@ -27,6 +27,7 @@ from cni.sandbox_locks import PerKey
 from railnet.configuration import Configuration
 from railnet.daemon import allocated_vfs
 from railnet.daemon.rail_memory_file import RailKeeper
+from railnet.dra.prepared_claim_files import PreparedClaims
 from railnet.kernel.boot import boot_id
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.vf_table import VfTable
@@ -48,6 +49,7 @@ class NodeParts:
     repair: RecordRepair
     recovery: Recovery
     primary_gc: PrimaryGc
+    claims: PreparedClaims
 
 
 def compose(configuration: Configuration, sysfs: Sysfs, table: VfTable, took_back: TookBack) -> NodeParts:
@@ -58,6 +60,7 @@ def compose(configuration: Configuration, sysfs: Sysfs, table: VfTable, took_bac
     """
     root, timeouts, boot = configuration.host.root, configuration.timeouts, boot_id()
     journal = Journal(_RUN / "journal", _RUN / "quarantine")
+    prepared_claims = PreparedClaims(_RUN / "claims")
     sandboxes = PerKey()
     delegates = HostDelegates(root, timeouts.delegate)
     ipam_release = IpamRelease(journal, delegates)
@@ -111,4 +114,6 @@ def compose(configuration: Configuration, sysfs: Sysfs, table: VfTable, took_bac
     )
     contested = ContestedVfs(journal, namespaces, node_netdevs)
     rails = RailKeeper(configuration, table, journal)
-    return NodeParts(sysfs, table, journal, rails, sandboxes, attachments, contested, repair, recovery, primary_gc)
+    return NodeParts(
+        sysfs, table, journal, rails, sandboxes, attachments, contested, repair, recovery, primary_gc, prepared_claims
+    )

@@ -29,7 +29,7 @@ from deviceplugin.pool_selection import Pool, assign
 from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
 from railnet.configuration import Configuration
-from railnet.daemon import attachment_composition, provisioning, rails_condition
+from railnet.daemon import attachment_composition, dra_composition, provisioning, rails_condition
 from railnet.daemon.attachment_composition import NodeParts
 from railnet.daemon.background_tasks import BackgroundTasks
 from railnet.daemon.conflist_keeper import ConflistKeeper
@@ -94,8 +94,9 @@ async def run(configuration: Configuration, health_port: int, restarts: int) -> 
     """
     health = Health()
     async with health.serving(health_port), alone(health):
-        keeper = ConflistKeeper(configuration, partial(former_folders.leave, configuration.host))
-        await _own(configuration, keeper, health, restarts)
+        kubelet = KubeletSearch(configuration.host)
+        keeper = ConflistKeeper(configuration, partial(former_folders.leave, configuration.host), kubelet.known)
+        await _own(configuration, keeper, kubelet, health, restarts)
 
 
 async def uninstall(configuration: Configuration, health_port: int, restarts: int, *, stay: bool) -> bool:
@@ -115,7 +116,8 @@ async def uninstall(configuration: Configuration, health_port: int, restarts: in
     async with health.serving(health_port):
         async with alone(health):
             leaving.deactivate()
-            await _own(replace(configuration, provision=()), leaving, health, restarts)
+            kubelet = KubeletSearch(configuration.host)
+            await _own(replace(configuration, provision=()), leaving, kubelet, health, restarts)
             if leaving.done:
                 leaving.forget()
         if leaving.done and stay:
@@ -125,10 +127,14 @@ async def uninstall(configuration: Configuration, health_port: int, restarts: in
     return leaving.done
 
 
-async def _own(configuration: Configuration, presence: Presence, health: Health, restarts: int) -> None:
+async def _own(
+    configuration: Configuration, presence: Presence, kubelet: KubeletSearch, health: Health, restarts: int
+) -> None:
     """Be the daemon that owns this node's VFs, from the journal to the last request."""
     with suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, _NICE)
+    with suppress(OSError):  # the registration looks again
+        await kubelet.look()
     tasks = BackgroundTasks()
     asyncio.get_running_loop().set_default_executor(await tasks.start("the first thread", _threads))
     health.show(Pages(lambda: ["recovering state and provisioning VFs", *tasks.reasons()]))
@@ -136,7 +142,7 @@ async def _own(configuration: Configuration, presence: Presence, health: Health,
     async with AsyncExitStack() as stack:
         publisher = partial(_entered, stack, configuration)
         observe = await tasks.start("the messages to the API server", publisher)
-        await _serve(configuration, node, metrics, observe, presence=presence, health=health, tasks=tasks)
+        await _serve(configuration, node, metrics, observe, kubelet, presence=presence, health=health, tasks=tasks)
 
 
 async def _threads() -> Threads:
@@ -196,12 +202,13 @@ async def _serve(  # noqa: PLR0913 - composed once
     node: NodeParts,
     metrics: Metrics,
     observe: Observer,
+    kubelet: KubeletSearch,
     *,
     presence: Presence,
     health: Health,
     tasks: BackgroundTasks,
 ) -> None:
-    kubelet, root = KubeletSearch(configuration.host), configuration.host.root
+    root = configuration.host.root
     services = [_service(pool, configuration, node, presence) for pool in configuration.pools]
     devices = PodDevices(
         configuration.host.device_plugins,
@@ -209,16 +216,21 @@ async def _serve(  # noqa: PLR0913 - composed once
         configuration.resources,
         configuration.timeouts.kubelet,
         lambda: all(service.streams for service in services),
+        dra_composition.pod_claims(configuration, node, kubelet),
     )
     limits, slots = TimeLimits(configuration.timeouts.delegate, configuration.timeouts.add), DelegateSlots()
     parts = Parts(devices, node.attachments, node.sandboxes, node.recovery, node.primary_gc, root, limits)
-    registrations = [Registration(service, kubelet.look, root) for service in services]
+    changed, changed_at_once = (partial(_stream_again, services, at_once=at_once) for at_once in (False, True))
+    registrations, drivers = (
+        [Registration(plugin, kubelet.look, root) for plugin in plugins]
+        for plugins in (services, await dra_composition.drivers(configuration, node, services, changed))
+    )
     node_object = NodeObject(configuration, node.table, node.sysfs, observe, node.journal.records)
     counters = RailCounters(node.table, node.sysfs, node.journal.records)
     losses = LostRailsWatch(node.table, partial(_aged_records, node), observe)
     gauges = Gauges(
         vfs=partial(_vfs, node.table, services),
-        registrations=lambda: {registration.resource: registration.registrations for registration in registrations},
+        registrations=lambda: {plugin.resource: plugin.registrations for plugin in (*registrations, *drivers)},
         queue=lambda: slots.waiting,
         hung_reads=lambda: node.sysfs.reads.hung + node_object.hung + counters.hung,
         hung_writes=lambda: node.sysfs.writes.hung,
@@ -226,12 +238,11 @@ async def _serve(  # noqa: PLR0913 - composed once
         lost=losses.by_rail,
         counters=lambda: counters.text,
     )
-    reasons = partial(_reasons, services, registrations, presence, node, tasks)
+    reasons = partial(_reasons, services, registrations, drivers, presence, node=node, tasks=tasks)
     health.show(Pages(reasons, partial(metrics.text, gauges), counters.fresh))
     told = _ReportParts(slots, health, node_object, RoceStatus(node.table, node.sysfs), presence, losses)
     answer = partial(_answer_to_query, node, gauges, told)
     server = Server(RequestHandler(parts, observe, metrics), limits, slots, FlannelDelegates(root), answer)
-    changed, changed_at_once = (partial(_stream_again, services, at_once=at_once) for at_once in (False, True))
     listening = asyncio.Event()
 
     async def ready() -> None:
@@ -248,7 +259,7 @@ async def _serve(  # noqa: PLR0913 - composed once
 
         # Each goes on until the end: only the configuration ends the daemon (`BackgroundTasks`).
         work: dict[str, Callable[[], Awaitable[None]]] = {
-            **{f"the registration of {registration.resource}": registration.serve for registration in registrations},
+            **{f"the registration of {plugin.resource}": plugin.serve for plugin in (*registrations, *drivers)},
             **_work(configuration, node, changed, changed_at_once),
             **node_object.work(leaving=presence.leaves),
             "the counters of new pods": counters.serve,
@@ -307,6 +318,8 @@ def _service(pool: Pool, configuration: Configuration, node: NodeParts, presence
         checkpoint,
         node_reason,
         on_host_network=partial(pods_on_host_network, configuration.host),
+        claimed=lambda: node.claims.users,
+        lists=configuration.offer == "device-plugin",
     )
 
 
@@ -344,7 +357,9 @@ async def _answer_to_query(node: NodeParts, gauges: Gauges, parts: _ReportParts)
 def _reasons(
     services: list[PoolService],
     registrations: list[Registration],
+    drivers: list[Registration],
     presence: Presence,
+    *,
     node: NodeParts,
     tasks: BackgroundTasks,
 ) -> list[str]:
@@ -354,8 +369,12 @@ def _reasons(
         for service, registration in zip(services, registrations, strict=True)
         if not registration.registered or not service.streams
     ]
+    unregistered = [
+        f"kubelet has not registered {driver.resource}: {driver.trouble}" for driver in drivers if not driver.registered
+    ]
     return [
         *unknown,
+        *unregistered,
         *node.table.unprovisioned.values(),
         *filter(None, (presence.trouble, presence.why_inactive)),
         *node.rails.reasons(),

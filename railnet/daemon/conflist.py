@@ -14,7 +14,7 @@ from cni.host.chain import NEWEST_WITHOUT_LISTS, OURSELVES, Primary, parse
 from cni.host.errors import CONFIGURATION, CniError
 from cni.host.json_object import load_object
 from cni.host.multus_circle import LeadsBack
-from cni.host.netconf import DEFAULT_CONFLIST, SUPPORTED_VERSIONS
+from cni.host.netconf import DEFAULT_CONFLIST, DEFAULT_KUBELET, SUPPORTED_VERSIONS
 from cni.host.result_version_conversion import chosen
 from cni.primary_configuration import read_folder
 from railnet.configuration import Configuration, HostConfiguration
@@ -82,8 +82,16 @@ class Beside(NamedTuple):
     read_folder: Callable[[str], list[tuple[str, bytes]]] = lambda _: []
 
 
-def compose(primary: bytes, path: str, configuration: Configuration, beside: Beside = Beside()) -> bytes:  # noqa: B008 - never changed
+def compose(
+    primary: bytes,
+    path: str,
+    configuration: Configuration,
+    beside: Beside = Beside(),  # noqa: B008 - never changed
+    kubelet: str = DEFAULT_KUBELET,
+) -> bytes:
     """Return the conflist that calls Railnet in place of the primary configuration at `path`, and after it the plugins of other programs.
+
+    `kubelet` is the path of kubelet's root folder.
 
     The version is the primary's, at most 1.0.0: with 1.1.0 containerd 1.6 runs ADD and then fails every DEL. A libcni that
     reads `cniVersions` takes the newest it knows of those, which has STATUS and GC; to an older one they are nothing. A plugin of
@@ -114,7 +122,7 @@ def compose(primary: bytes, path: str, configuration: Configuration, beside: Bes
         # disableGC says that other runtimes use this network too: this runtime does not know their attachments and must not delete them.
         **({"disableGC": True} if chain.disable_gc else {}),
         "loadOnlyInlinedPlugins": True,
-        "plugins": [_own(chain, path, configuration, foreign), *foreign.plugins],
+        "plugins": [_own(chain, path, configuration, foreign, kubelet), *foreign.plugins],
     }
     return json.dumps(conflist, indent=2).encode() + b"\n"
 
@@ -153,7 +161,9 @@ def require_plugins(host: HostConfiguration, path: str) -> None:
         )
 
 
-def _own(primary: Primary, path: str, configuration: Configuration, foreign: ForeignPlugins) -> dict[str, Any]:
+def _own(
+    primary: Primary, path: str, configuration: Configuration, foreign: ForeignPlugins, kubelet: str
+) -> dict[str, Any]:
     """Return Railnet's own plugin. It names its own file where this is not the default: the executable reads no configuration."""
     ours = ConflistFolder.of(configuration.host).ours
     capabilities = {
@@ -166,6 +176,7 @@ def _own(primary: Primary, path: str, configuration: Configuration, foreign: For
         "capabilities": {**capabilities, **_OUR_CAPABILITIES},
         "resources": sorted(configuration.resources),
         "devicePlugins": str(configuration.host.device_plugins),
+        **({} if kubelet == DEFAULT_KUBELET else {"kubelet": kubelet}),
         "seconds": {"daemon": configuration.timeouts.daemon, "delegate": configuration.timeouts.delegate},
         **({"omit": list(foreign.omit)} if foreign.omit else {}),
         **({"copies": foreign.copies} if foreign.copies else {}),

@@ -19,8 +19,10 @@ from railnet.daemon import conflist, foreign_plugins
 from railnet.daemon.conflist import Beside, ConflistFolder
 from railnet.daemon.conflist_rewrites import ConflistRewrites
 from railnet.daemon.foreign_plugins import ForeignPlugins
+from railnet.daemon.kubelet_folder import KubeletSearch
 from railnet.errors import Misconfigured
 from railnet.kernel.files import read_below, write_atomically
+from railnet.kubelet.root_folder import KubeletFolder
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
@@ -42,14 +44,21 @@ class ConflistKeeper:
     rewrites: str | None = None
     """That another program changes the conflist again and again; None if none does."""
 
-    def __init__(self, configuration: Configuration, leave_former_folders: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        leave_former_folders: Callable[[], bool] = lambda: True,
+        kubelet: Callable[[], KubeletFolder] | None = None,
+    ) -> None:
         """Keep the conflist of the host seen at `host.root`.
 
-        Once the runtime uses it, `leave_former_folders` is called until it returns true; it may raise OSError.
+        Once the runtime uses it, `leave_former_folders` is called until it returns true; it may raise OSError. `kubelet` returns kubelet's
+        root folder as far as it is known.
         """
         self._configuration = configuration
         self._folder = ConflistFolder.of(configuration.host)
         self._leave_former_folders, self._has_left = leave_former_folders, False
+        self._kubelet = kubelet or KubeletSearch(configuration.host).known
         self._foreign = ForeignPlugins()
         self._rewrites = ConflistRewrites()
         self._said, self._said_at = "", 0.0
@@ -155,7 +164,8 @@ class ConflistKeeper:
         self._require_plugins(primary)
         root = self._folder.root
         beside = Beside(self._foreign, conflist.copied_plugins(self._folder, primary), partial(read_folder, root))
-        return conflist.compose(read_below(root, primary), primary, self._configuration, beside)
+        kubelet = str(self._kubelet().path)
+        return conflist.compose(read_below(root, primary), primary, self._configuration, beside, kubelet)
 
     def _require_no_circle(self, primary: str) -> None:
         """Make sure that a configured primary does not lead back to Railnet; the others were looked at when one was chosen."""

@@ -15,6 +15,7 @@ from railnet.kernel.threads.bounded_threads import BoundedThreads
 from railnet.kernel.threads.file_reads import read_in_time
 from railnet.kernel.threads.thread_opened_descriptor import ThreadOpenedDescriptor
 from railnet.kernel.waiting import take_outcome
+from railnet.kubelet.dra_manager_state import NAME
 from railnet.kubelet.root_folder import DEFAULT, POD_RESOURCES, REGISTRY, KubeletFolder, root_folder
 
 _PROC = Path("/proc")  # the host's processes: the DaemonSet's pod is in the host's PID namespace
@@ -34,6 +35,7 @@ class KubeletSearch:
         # The registrations of all pools look at one moment: a process that hangs must not take the threads of all looks.
         self._turn = asyncio.Lock()
         self.folder = KubeletFolder(host.kubelet or Path(DEFAULT), "no kubelet was looked for yet")
+        self._looked = False
 
     async def look(self) -> KubeletFolder:
         """Look again.
@@ -45,7 +47,22 @@ class KubeletSearch:
         """
         async with self._turn:
             self.folder = await self._answer()
+            self._looked = True
         return self.folder
+
+    def known(self) -> KubeletFolder:
+        """Return the folder as it was last seen; kubelet's default if no look has succeeded yet."""
+        return self.folder
+
+    def open_dra_manager_state(self) -> int:
+        """Open kubelet's record of prepared claims; the caller owns the descriptor. For a thread: the disk may hang.
+
+        Raises:
+            OSError: there is none; ETIMEDOUT: it is not known yet where it is.
+        """
+        if not self._looked:
+            raise OSError(ETIMEDOUT, "not known yet", "kubelet's root folder")
+        return open_below(self._host.root, f"{self.folder.path}/{NAME}")
 
     async def _answer(self) -> KubeletFolder:
         if self._host.kubelet is not None:

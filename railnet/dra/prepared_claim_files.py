@@ -8,8 +8,9 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from railnet.dra.prepared_claim import PreparedClaim, UnreadableClaim, decode, encode
+from railnet.dra.prepared_claim import PreparedClaim, PreparedRequest, UnreadableClaim, decode, encode
 from railnet.kernel.files import read_regular, unlink, write_atomically
+from railnet.kubelet.checkpointed_responses import ContainerAllocation
 from railnet.vf.pci_address import PciAddress
 
 _log = logging.getLogger(__name__)
@@ -41,6 +42,11 @@ class PreparedClaims:
         return len(self._claims)
 
     @property
+    def need_the_driver(self) -> bool:
+        """Return whether kubelet will ask to unprepare a claim: one that is prepared, or one of an unreadable record."""
+        return bool(self._claims) or any(self._folder.glob(f"*{_UNREADABLE}"))
+
+    @property
     def uids(self) -> frozenset[str]:
         """The UIDs of the claims."""
         return frozenset(self._claims)
@@ -59,6 +65,11 @@ class PreparedClaims:
     def get(self, uid: str) -> PreparedClaim | None:
         """Find the record of a claim."""
         return self._claims.get(uid)
+
+    def allocations(self, uid: str) -> tuple[ContainerAllocation, ...]:
+        """Return what the containers of a claim got, by request; nothing if the claim is not recorded."""
+        claim = self._claims.get(uid)
+        return () if claim is None else tuple(map(_allocation, claim.requests))
 
     def write(self, claim: PreparedClaim) -> None:
         """Write a record; it is on disk when this returns.
@@ -100,6 +111,11 @@ class PreparedClaims:
 
     def _note_users(self) -> None:
         self._users = {vf: f"{claim.identity} has it" for claim in self._claims.values() for vf in claim.vfs}
+
+
+def _allocation(request: PreparedRequest) -> ContainerAllocation:
+    allocation = request.allocation
+    return ContainerAllocation(frozenset(map(str, request.vfs)), frozenset(allocation.device_nodes), allocation.envs)
 
 
 def _remove(temporary: Path) -> None:

@@ -13,6 +13,7 @@ import grpc.aio
 from railnet.errors import NotReady
 from railnet.kubelet.api import podresources_pb2 as api
 from railnet.kubelet.api import podresources_pb2_grpc as service
+from railnet.kubelet.dra_driver import DRIVER
 
 # A List of a full node can be larger than gRPC's default of 4 MiB; kubelet's own tests read with 16 MiB (test/e2e_node/util.go,
 # defaultPodResourcesMaxSize).
@@ -22,7 +23,7 @@ _OPTIONS = (("grpc.max_receive_message_length", 16 * 1024 * 1024),)
 async def devices(
     socket: Path, namespace: str, name: str, resources: Collection[str], timeout_seconds: float
 ) -> list[tuple[str, str]]:
-    """Return one pod's devices of the given resources, as sorted pairs of resource and device id.
+    """Return one pod's devices of the given resources, as sorted pairs of resource and device id; of claims, of driver and device.
 
     It calls `List` and filters, since `Get` is available by default only from Kubernetes 1.34.
 
@@ -49,10 +50,18 @@ async def _list(socket: Path, timeout_seconds: float) -> Sequence[api.PodResourc
 
 
 def _devices(pod: api.PodResources, resources: Collection[str]) -> set[tuple[str, str]]:
-    return {
+    plugins = {
         (devices.resource_name, device)
         for container in pod.containers
         for devices in container.devices
         if devices.resource_name in resources
         for device in devices.device_ids
     }
+    claims = {
+        (device.driver_name, device.device_name)
+        for container in pod.containers
+        for claim in container.dynamic_resources
+        for device in claim.claim_resources
+        if device.driver_name == DRIVER
+    }
+    return plugins | claims

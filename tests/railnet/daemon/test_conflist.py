@@ -12,6 +12,7 @@ from deviceplugin.pool_selection import Pool
 from railnet.configuration import Configuration, HostConfiguration, Timeouts
 from railnet.daemon.conflist import NAME, ConflistFolder, compose, copies, find_primary, require_plugins, why_inactive
 from railnet.errors import Misconfigured
+from railnet.kubelet import root_folder
 
 DEFAULT = Configuration()
 FOLDER = str(HostConfiguration().cni_conf)
@@ -157,6 +158,13 @@ def test_conflist_carries_the_settings_that_the_executable_needs_without_the_dae
 
     assert (plugin["resources"], plugin["devicePlugins"]) == (["a/a", "b/b"], "/k")
     assert plugin["seconds"] == {"daemon": 1.5, "delegate": 9.0}
+
+
+def test_conflist_names_kubelets_root_folder_where_it_is_not_the_default() -> None:
+    text = json.dumps(FLANNEL).encode()
+    (plugin,) = json.loads(compose(text, PATH, DEFAULT, kubelet="/var/lib/k0s/kubelet"))["plugins"]
+
+    assert (plugin["kubelet"], netconf.DEFAULT_KUBELET) == ("/var/lib/k0s/kubelet", root_folder.DEFAULT)
 
 
 @pytest.mark.parametrize("version", ["0.3.1", "0.4.0", "1.0.0", "1.1.0"])

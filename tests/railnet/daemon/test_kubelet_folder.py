@@ -196,3 +196,20 @@ def test_processes_that_hang_take_four_threads_at_most(host: Host) -> None:
     finally:
         for pipe in pipes[:4]:
             pipe.write_bytes(b"")
+
+
+def test_state_of_claims_is_opened_in_the_folder_of_the_last_look(tmp_path: Path) -> None:
+    (tmp_path / "kubelet").mkdir()
+    (tmp_path / "kubelet/dra_manager_state").write_text("{}")
+    search = KubeletSearch(HostConfiguration(root=Path("/"), kubelet=tmp_path / "kubelet"))
+
+    with pytest.raises(OSError, match="not known yet"):
+        search.open_dra_manager_state()
+    asyncio.run(search.look())
+    fd = search.open_dra_manager_state()
+    try:
+        content = os.read(fd, 100)
+    finally:
+        os.close(fd)
+
+    assert content == b"{}"

@@ -50,7 +50,7 @@ class Start:
         (self._folder / "device-plugins/kubelet_internal_checkpoint").write_text(checkpoint)
 
     def make_vfs(self, *wanted: int) -> None:
-        host = HostConfiguration(device_plugins=self._folder / "device-plugins")
+        host = HostConfiguration(device_plugins=self._folder / "device-plugins", kubelet=self._folder, root=Path("/"))
         configuration = Configuration(
             host=host, provision=tuple(Provision(PciAddress.parse(PF), vfs) for vfs in wanted)
         )
@@ -141,7 +141,9 @@ def test_pf_with_a_hung_write_costs_itself_alone_and_is_tried_again_when_it_has_
 
     monkeypatch.setattr(provisioning, "vf_provisioning", SimpleNamespace(provision=provision))
     configuration = Configuration(
-        host=HostConfiguration(device_plugins=start.tree.root / "device-plugins"),
+        host=HostConfiguration(
+            device_plugins=start.tree.root / "device-plugins", kubelet=start.tree.root, root=Path("/")
+        ),
         provision=(Provision(PciAddress.parse(PF), 3), Provision(other, 1)),
     )
 

@@ -81,3 +81,27 @@ def test_claim_that_cannot_be_written_is_not_prepared(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         claims.write(OTHER)
     assert (claims.get("c3d4"), claims.users) == (None, {})
+
+
+def test_containers_of_a_claim_got_what_each_request_has(tmp_path: Path) -> None:
+    claims = PreparedClaims(tmp_path)
+    claims.write(a_prepared_claim(a_request("a", FIRST, SECOND), a_request("b", THIRD)))
+
+    first, second = claims.allocations("a1b2")
+
+    assert (first.ids, second.ids) == ({str(FIRST), str(SECOND)}, {str(THIRD)})
+    assert (first.device_nodes, first.envs["NCCL_IB_HCA"]) == ({"/dev/infiniband/uverbs1"}, "=a")
+    assert claims.allocations("zz") == ()
+
+
+def test_driver_is_needed_while_a_claim_is_prepared_or_its_record_unreadable(tmp_path: Path) -> None:
+    needed = [PreparedClaims(tmp_path).need_the_driver]
+    (tmp_path / "a1b2.json").write_text("{")
+    needed.append(PreparedClaims(tmp_path).need_the_driver)
+    claims = PreparedClaims(tmp_path)
+    claims.remove("a1b2")
+    needed.append(claims.need_the_driver)
+    claims.write(OTHER)
+    needed.append(claims.need_the_driver)
+
+    assert needed == [False, True, False, True]

@@ -12,6 +12,7 @@ from railnet.errors import NotReady
 from railnet.kubelet import podresources
 from railnet.kubelet.api import podresources_pb2 as api
 from railnet.kubelet.api import podresources_pb2_grpc as grpc_api
+from railnet.kubelet.dra_driver import DRIVER
 
 RAIL = "rdma/ib_vf"
 
@@ -70,6 +71,17 @@ def test_devices_are_united_over_the_containers(tmp_path: Path) -> None:
     kubelet = Kubelet(a_pod(init={RAIL: ["b"]}, main={RAIL: ["b", "a"], "nvidia.com/gpu": ["g"]}))
 
     assert ask(kubelet, tmp_path) == [(RAIL, "a"), (RAIL, "b")]
+
+
+def test_devices_of_claims_are_listed_by_their_driver(tmp_path: Path) -> None:
+    pod = a_pod(main={RAIL: ["a"]})
+    resources = [
+        api.ClaimResource(driver_name=driver, device_name=device)
+        for driver, device in ((DRIVER, "pci-0000-03-00-1"), ("gpu.example.com", "gpu-0"))
+    ]
+    pod.containers[0].dynamic_resources.add(claim_name="train-vf", claim_namespace="ml", claim_resources=resources)
+
+    assert ask(Kubelet(pod), tmp_path) == [(DRIVER, "pci-0000-03-00-1"), (RAIL, "a")]
 
 
 def test_devices_are_only_those_of_the_pod(tmp_path: Path) -> None:

@@ -1,0 +1,106 @@
+"""The driver of DRA, composed; and what CNI ADD asks of claims.
+
+A node offers its VFs by one of two ways (`offer` of node.yaml). The driver is registered on a node that offers them by DRA, and on any other
+while claims are prepared there: kubelet must be able to unprepare them.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from cni.pod_devices import PodClaims
+from deviceplugin.pool_selection import assign
+from deviceplugin.registration import Plugin
+from deviceplugin.service import PoolService
+from railnet.apiserver.client import ApiServer
+from railnet.apiserver.request import JsonObject, get
+from railnet.configuration import Configuration
+from railnet.daemon import allocated_vfs
+from railnet.daemon.attachment_composition import NodeParts
+from railnet.daemon.kubelet_folder import KubeletSearch
+from railnet.daemon.network_status_and_events import api_server_of_daemon, name_of_node
+from railnet.dra.cdi_files import CdiFiles
+from railnet.dra.claim import ClaimIdentity
+from railnet.dra.service import DraService, NodeFacts, address_of
+from railnet.errors import NotReady
+from railnet.kernel.threads.file_reads import read_in_time
+from railnet.kubelet.dra_manager_state_file import DraManagerStateReads
+from railnet.vf.dra_device_name import vf_of
+from railnet.vf.pci_address import PciAddress
+
+_log = logging.getLogger(__name__)
+_BY_DEVICE_PLUGIN = (
+    "this node offers its VFs by the device plugin (`offer` of node.yaml), so no new claim gets one here; the pod should be deleted, so that "
+    "it is scheduled anew"
+)
+
+
+async def drivers(
+    configuration: Configuration, node: NodeParts, services: Sequence[PoolService], changed: Callable[[], None]
+) -> list[Plugin]:
+    """Return the driver, if this node needs one; files of claims that are not prepared are removed before.
+
+    `changed` is called after a claim got VFs, or has none any more.
+    """
+    cdi = CdiFiles(configuration.host.root)
+    await asyncio.to_thread(cdi.sweep, node.claims.uids)
+    offers = configuration.offer == "dra"
+    if not offers and not node.claims.need_the_driver:
+        return []
+
+    async def by_pods() -> Mapping[PciAddress, str]:
+        try:
+            return await allocated_vfs.by_device_plugin(configuration)
+        except ValueError as error:
+            raise NotReady(f"it is not known which VFs pods have by the device plugin: {error}") from None
+
+    async def by_claims(uid: str) -> Mapping[PciAddress, str]:
+        return await _by_other_claims(configuration, uid)
+
+    facts = NodeFacts(
+        pool=name_of_node(),
+        offers=lambda: [service.offer() for service in services],
+        attached=node.attachments.attached,
+        by_pods=by_pods,
+        by_claims=by_claims,
+        why_closed=None if offers else _BY_DEVICE_PLUGIN,
+    )
+    return [DraService(facts, node.claims, cdi, _ClaimReader(), changed)]
+
+
+def pod_claims(configuration: Configuration, node: NodeParts, kubelet: KubeletSearch) -> PodClaims:
+    """Return what CNI ADD asks of claims."""
+
+    def resource_of(vf: PciAddress) -> str | None:
+        assigned = assign(configuration.pools, node.table.inventory)
+        return next((name for name, vfs in assigned.items() if any(each.address == vf for each in vfs)), None)
+
+    state = DraManagerStateReads(kubelet.open_dra_manager_state, read_in_time)
+    return PodClaims(state, node.claims.allocations, resource_of)
+
+
+async def _by_other_claims(configuration: Configuration, uid: str) -> dict[PciAddress, str]:
+    """Return the VFs of the claims that kubelet has prepared, without one. Railnet's own records are the first guard, this is the second."""
+    try:
+        claims = await allocated_vfs.claims(configuration)
+        return {
+            vf_of(device): f"{claim} has it, by kubelet's record of claims"
+            for claim in claims
+            if claim.claim_uid != uid
+            for device in claim.devices
+        }
+    except (OSError, ValueError) as error:
+        _log.warning("claims are compared with Railnet's own records alone: %s", error)
+        return {}
+
+
+class _ClaimReader:
+    """Reads claims with the rights of the daemon's service account, which may come after the daemon's start. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._api_server: ApiServer | None = None
+
+    def __call__(self, identity: ClaimIdentity) -> JsonObject:
+        if self._api_server is None:
+            self._api_server = api_server_of_daemon()
+        return self._api_server.send(get(address_of(identity)))
