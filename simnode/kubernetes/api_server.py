@@ -1,6 +1,6 @@
 """A Kubernetes API server with pods, their events and nodes in memory, over real TLS; a test can make it hang, refuse or fail.
 
-It has only the part of the API that the daemon uses: patches of `pods/status`, of nodes and of `nodes/status`, and events. Its answers are those that
+It has only the part of the API that the daemon uses: patches of `pods/status`, of nodes and of `nodes/status`, events, and ResourceClaims to read. Its answers are those that
 kube-apiserver 1.20 gave, and `tests/control_plane/test_gated_pods.py` shows the 422 of 1.37: a patch with another UID and a JSON patch whose test
 fails are unprocessable, and an object that exists already is a conflict.
 """
@@ -22,6 +22,7 @@ _CERTIFICATE = (
     "-addext subjectAltName=IP:127.0.0.1 -keyout {key} -out {certificate}"
 )
 _SECONDS = 60.0
+_CLAIMS = ["apis", "resource.k8s.io", "v1", "namespaces"]
 
 
 class Received(NamedTuple):
@@ -57,6 +58,7 @@ class ApiServer:
         pods: the pods by namespace and name.
         events: the events by namespace and name.
         nodes: the nodes by namespace, which is empty, and name.
+        claims: the ResourceClaims by namespace and name.
         interfere: returns an answer for a request, or None for the server's own answer; it may wait.
     """
 
@@ -68,6 +70,7 @@ class ApiServer:
         self.pods: dict[tuple[str, str], dict[str, Any]] = {}
         self.events: dict[tuple[str, str], dict[str, Any]] = {}
         self.nodes: dict[tuple[str, str], dict[str, Any]] = {}
+        self.claims: dict[tuple[str, str], dict[str, Any]] = {}
         self.interfere: Callable[[Received], Reply | None] = lambda _: None
         self._changed = threading.Condition()
         self._server: ThreadingHTTPServer
@@ -125,6 +128,9 @@ class ApiServer:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
+            def do_GET(self) -> None:
+                self._serve()
+
             def do_PATCH(self) -> None:
                 self._serve()
 
@@ -135,9 +141,10 @@ class ApiServer:
                 pass
 
             def _serve(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                body = json.loads(content) if content else None
                 token = self.headers.get("Authorization", "").removeprefix("Bearer ")
-                received = Received(self.command, self.path, self.headers["Content-Type"], token, body)
+                received = Received(self.command, self.path, self.headers.get("Content-Type", ""), token, body)
                 reply = server._reply(received)
                 status = {"kind": "Status", "code": reply.status, "message": reply.text}
                 answer = json.dumps(status if reply.found is None else reply.found).encode()
@@ -175,6 +182,8 @@ class ApiServer:
         if (received.method, parts[:3]) == ("PATCH", ["api", "v1", "nodes"]) and parts[4:] in ([], ["status"]):
             self._patch_node(("", parts[3]), received)
             return json.loads(json.dumps(self.nodes["", parts[3]]))  # type: ignore[no-any-return]
+        if (received.method, parts[:4], parts[5:6]) == ("GET", _CLAIMS, ["resourceclaims"]):
+            return self._get(self.claims, (parts[4], parts[6]))
         if parts[:3] != ["api", "v1", "namespaces"]:
             _fail(HTTPStatus.NOT_FOUND, f"there is no {received.path}")
         namespace, kind = parts[3], parts[4]
@@ -202,6 +211,12 @@ class ApiServer:
         if key in self.events:
             _fail(HTTPStatus.CONFLICT, f'events "{key[1]}" already exists')
         self.events[key] = body
+
+    @staticmethod
+    def _get(objects: dict[tuple[str, str], dict[str, Any]], key: tuple[str, str]) -> Mapping[str, Any]:
+        if key not in objects:
+            _fail(HTTPStatus.NOT_FOUND, f'"{key[1]}" not found')
+        return json.loads(json.dumps(objects[key]))  # type: ignore[no-any-return]
 
     @staticmethod
     def _patch(objects: dict[tuple[str, str], dict[str, Any]], key: tuple[str, str], received: Received) -> None:

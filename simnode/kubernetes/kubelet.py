@@ -1,4 +1,4 @@
-"""A simulated kubelet, as far as a device plugin sees it: plugin watcher, device manager, checkpoint, pod-resources.
+"""A simulated kubelet, as far as a device plugin and a driver of DRA see it: plugin watcher, device manager, checkpoint, pod-resources.
 
 `runtime` has the sandboxes; `node` calls kubelet and runtime in the order that a pod needs.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 from railnet.kubelet.api import deviceplugin_pb2 as api
 from railnet.kubelet.api import pluginregistration_pb2
 from simnode.kubernetes import checkpoint
+from simnode.kubernetes.dra_manager import DraManager
 from simnode.kubernetes.plugin_endpoint import PluginEndpoint
 from simnode.kubernetes.plugin_watcher import PluginWatcher
 from simnode.kubernetes.podresources import PodEntry, PodResourcesServer
@@ -56,6 +57,7 @@ class Kubelet:
 
     def __init__(self, root: Path = Path("/var/lib/kubelet")) -> None:
         self._root = root
+        self.dra = DraManager(root)
         self._changed = threading.Condition(threading.RLock())
         self._endpoints: dict[str, PluginEndpoint] = {}
         self._allocations: list[Allocation] = []
@@ -86,12 +88,14 @@ class Kubelet:
         pod_resources = self._root / "pod-resources/kubelet.sock"
         self._pod_resources = PodResourcesServer(pod_resources, self._listed, self._root / "simnode")
         self._running.callback(self._pod_resources.close)
+        self.dra.start()
         watcher = PluginWatcher(registry, self._register, self._deregister)
         self._running.callback(watcher.close)
 
     def stop(self) -> None:
         """Stop as for a restart of kubelet: plugins lose their streams, pods continue to run."""
         self._running.close()
+        self.dra.stop()
         for resource in list(self._endpoints):
             self._endpoints.pop(resource).close()
         self._pod_resources = None
@@ -171,6 +175,9 @@ class Kubelet:
         self._removed.clear()
 
     def _register(self, info: pluginregistration_pb2.PluginInfo) -> None:
+        if info.type == "DRAPlugin":
+            self.dra.register(info.name, info.endpoint, info.supported_versions)
+            return
         if info.type != "DevicePlugin":
             raise ValueError(f"no handler registered for plugin type {info.type!r}")
         if _VERSION not in info.supported_versions:
@@ -183,6 +190,7 @@ class Kubelet:
             previous.close()
 
     def _deregister(self, path: Path) -> None:
+        self.dra.deregister(str(path))
         with self._changed:
             gone = [endpoint for endpoint in self._endpoints.values() if endpoint.socket_path == str(path)]
         for endpoint in gone:  # kubelet keeps the endpoint, and all its devices are unhealthy
