@@ -113,6 +113,19 @@ class PreparedClaims:
         self._users = {vf: f"{claim.identity} has it" for claim in self._claims.values() for vf in claim.vfs}
 
 
+def recorded(folder: Path) -> list[str]:
+    """Name the claims of the records in a folder, also of unreadable ones, without a change to the files."""
+    paths = sorted(path for path in folder.glob("[!.]*") if path.suffix in (_RECORD, _UNREADABLE))
+    return [_name(path) for path in paths]
+
+
+def _name(path: Path) -> str:
+    try:
+        return str(decode(read_regular(path, _MOST_BYTES)).identity)
+    except (OSError, UnreadableClaim):
+        return f"a claim with the UID {path.stem}"
+
+
 def _allocation(request: PreparedRequest) -> ContainerAllocation:
     allocation = request.allocation
     return ContainerAllocation(frozenset(map(str, request.vfs)), frozenset(allocation.device_nodes), allocation.envs)

@@ -14,6 +14,7 @@ from pathlib import Path
 from cni.host import lock
 from railnet.configuration import HostConfiguration
 from railnet.daemon.conflist import ConflistFolder
+from railnet.dra import prepared_claim_files
 from railnet.install import conflist_removal, former_folders, installer, running_plugins, runtime_cached_configurations
 from railnet.install.executable_location import ExecutableLocation
 from railnet.install.runtime_cached_configurations import Remembered
@@ -111,6 +112,7 @@ def needed_by(root: Path) -> list[str]:
     with_rail = sorted(f"{name} has a rail" for name in records.values())
     return [
         *with_rail,
+        *_prepared_claims(root),
         *requests,
         *_give_back(root, (sandbox_file for sandbox_file in remembered if sandbox_file.add.key not in records)),
     ]
@@ -142,6 +144,11 @@ def _records(root: Path) -> dict[str, str]:
         except (OSError, UnreadableRecord):
             names[path.stem] = f"sandbox {path.stem}"
     return names
+
+
+def _prepared_claims(root: Path) -> list[str]:
+    """Name the claims that kubelet has to have unprepared: it can end their pods only while the driver serves."""
+    return [f"{name} is prepared" for name in prepared_claim_files.recorded(below(root, f"{lock.RUN}/claims"))]
 
 
 def _pod_name(pod: SandboxPod, key: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from railnet.dra.claim import ClaimIdentity
-from railnet.dra.prepared_claim_files import PreparedClaims
+from railnet.dra.prepared_claim_files import PreparedClaims, recorded
 from tests.railnet.dra.claims import FIRST, SECOND, THIRD, a_prepared_claim, a_request
 
 OTHER = a_prepared_claim(a_request("vf", THIRD), identity=ClaimIdentity("ml", "other", "c3d4"))
@@ -105,3 +105,12 @@ def test_driver_is_needed_while_a_claim_is_prepared_or_its_record_unreadable(tmp
     needed.append(claims.need_the_driver)
 
     assert needed == [False, True, False, True]
+
+
+def test_records_are_named_without_the_daemon(tmp_path: Path) -> None:
+    PreparedClaims(tmp_path).write(OTHER)
+    (tmp_path / "a1b2.unreadable").write_text("{")
+    (tmp_path / ".a1b2.json.7.0").write_text("{")
+
+    assert recorded(tmp_path) == ["a claim with the UID a1b2", "claim ml/other"]
+    assert recorded(tmp_path / "none") == []

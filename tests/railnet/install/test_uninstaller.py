@@ -181,6 +181,13 @@ def test_pod_with_a_rail_is_waited_for_by_name_and_keeps_its_configuration(host:
     assert configuration(path) == OURS
 
 
+def test_prepared_claim_is_waited_for_since_kubelet_needs_the_driver_to_end_its_pods(host: Path) -> None:
+    (host / "run/railnet/claims").mkdir()
+    (host / "run/railnet/claims/a1b2.json").write_text("{}")
+
+    assert needed_by(host) == ["a claim with the UID a1b2 is prepared"]
+
+
 def test_sandbox_of_a_record_without_a_pods_name_is_named(host: Path) -> None:
     (host / "run/railnet/journal/abc@eth0.json").write_text("{}")
 
