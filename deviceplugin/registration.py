@@ -78,7 +78,12 @@ class Registration(grpc_api.RegistrationServicer):
     """Keeps one plugin registered with kubelet while `serve` runs."""
 
     def __init__(
-        self, plugin: Plugin, look: Callable[[], Awaitable[KubeletFolder]], root: Path, retry_seconds: float = 5.0
+        self,
+        plugin: Plugin,
+        look: Callable[[], Awaitable[KubeletFolder]],
+        root: Path,
+        retry_seconds: float = 5.0,
+        registered: Callable[[], None] = lambda: None,
     ) -> None:
         """Register `plugin`.
 
@@ -87,13 +92,14 @@ class Registration(grpc_api.RegistrationServicer):
             look: returns kubelet's root folder as it is now, or raises OSError: it is not known now.
             root: the host's root folder, in which kubelet's path is.
             retry_seconds: the pause before a new socket, and between checks that folder and socket exist.
+            registered: called after each registration.
         """
         self.registered = False
         self.registrations = 0  # how often kubelet has registered a socket of this plugin
         self.trouble = "it has not been looked for yet"
         self._plugin = plugin
         self._look, self._root = look, root
-        self._retry_seconds = retry_seconds
+        self._retry_seconds, self._tell_registered = retry_seconds, registered
         self._name, self._seen_by_kubelet = "", Path()  # of the socket
         self._refused = asyncio.Event()
 
@@ -134,6 +140,7 @@ class Registration(grpc_api.RegistrationServicer):
         self.registered = request.plugin_registered
         if request.plugin_registered:
             self.registrations += 1
+            self._tell_registered()
             _log.info("%s: registered with kubelet by %s", self.resource, self._name)
         else:
             _log.error(

@@ -9,7 +9,7 @@ Source: kubernetes.io/docs/reference/using-api/api-concepts, "Metadata-only fetc
 from collections.abc import Mapping
 from dataclasses import replace
 
-from railnet.apiserver.request import ApiObject, JsonObject, Request, merge_patch
+from railnet.apiserver.request import ApiObject, JsonObject, Request, get, merge_patch
 
 # The images and volumes of a node's status would be many kilobytes.
 _METADATA_FIRST = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
@@ -32,6 +32,15 @@ def change(node: str, labels: Mapping[str, str | None]) -> Request:
     """
     patch = merge_patch(ApiObject("v1", "nodes", node), {"metadata": {"labels": dict(labels)}})
     return replace(patch, accept=_METADATA_FIRST)
+
+
+def metadata_of(node: str) -> Request:
+    """Return the request whose answer shows the metadata of a node. It needs the right to read nodes, and not to patch them.
+
+    Raises:
+        ValueError: as `ApiObject`.
+    """
+    return replace(get(ApiObject("v1", "nodes", node)), accept=_METADATA_FIRST)
 
 
 def parse(answer: JsonObject) -> dict[str, str]:

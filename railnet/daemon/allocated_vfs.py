@@ -54,9 +54,10 @@ async def claims(configuration: Configuration) -> tuple[PreparedDevices, ...]:
     """Return the claims for which kubelet has devices of Railnet's driver.
 
     Raises:
-        ValueError: the file is not understood. OSError: it cannot be read.
+        ValueError: the file is not understood. OSError: it cannot be read, or it is not known where it is.
     """
     search = KubeletSearch(configuration.host)
+    await search.look()
     return await DraManagerStateReads(search.open_dra_manager_state, read_in_time).read()
 
 

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -44,6 +44,7 @@ from railnet.daemon.port_watch import watching_ports
 from railnet.daemon.primary_gc_schedule import sweeping
 from railnet.daemon.rail_counters import RailCounters
 from railnet.daemon.rail_memory_file import waking
+from railnet.daemon.resource_slices import NodeSlices
 from railnet.daemon.resync_requests import ResyncRequests
 from railnet.daemon.roce_facts_for_status import RoceStatus
 from railnet.daemon.single_instance import alone
@@ -220,12 +221,16 @@ async def _serve(  # noqa: PLR0913 - composed once
     )
     limits, slots = TimeLimits(configuration.timeouts.delegate, configuration.timeouts.add), DelegateSlots()
     parts = Parts(devices, node.attachments, node.sandboxes, node.recovery, node.primary_gc, root, limits)
-    changed, changed_at_once = (partial(_stream_again, services, at_once=at_once) for at_once in (False, True))
-    registrations, drivers = (
-        [Registration(plugin, kubelet.look, root) for plugin in plugins]
-        for plugins in (services, await dra_composition.drivers(configuration, node, services, changed))
-    )
     node_object = NodeObject(configuration, node.table, node.sysfs, observe, node.journal.records)
+    slices = NodeSlices(configuration, node.table, node.sysfs, partial(_offered, services), lambda: node_object.places)
+    changed, changed_at_once = (
+        partial(_stream_again, (*services, slices), at_once=at_once) for at_once in (False, True)
+    )
+    registrations = [Registration(service, kubelet.look, root) for service in services]
+    drivers = [
+        Registration(driver, kubelet.look, root, registered=slices.publisher.registered)
+        for driver in await dra_composition.drivers(configuration, node, services, slices, changed)
+    ]
     counters = RailCounters(node.table, node.sysfs, node.journal.records)
     losses = LostRailsWatch(node.table, partial(_aged_records, node), observe)
     gauges = Gauges(
@@ -240,8 +245,12 @@ async def _serve(  # noqa: PLR0913 - composed once
     )
     reasons = partial(_reasons, services, registrations, drivers, presence, node=node, tasks=tasks)
     health.show(Pages(reasons, partial(metrics.text, gauges), counters.fresh))
-    told = _ReportParts(slots, health, node_object, RoceStatus(node.table, node.sysfs), presence, losses)
-    answer = partial(_answer_to_query, node, gauges, told)
+    answer = partial(
+        _answer_to_query,
+        node,
+        gauges,
+        _ReportParts(slots, health, node_object, RoceStatus(node.table, node.sysfs), presence, losses, slices),
+    )
     server = Server(RequestHandler(parts, observe, metrics), limits, slots, FlannelDelegates(root), answer)
     listening = asyncio.Event()
 
@@ -254,7 +263,7 @@ async def _serve(  # noqa: PLR0913 - composed once
         async def present() -> None:
             await listening.wait()
             await presence.serve(changed_at_once)  # readiness has it at once, too, and pods may come then
-            await node_object.removed()
+            await asyncio.gather(node_object.removed(), slices.removed())
             end()
 
         # Each goes on until the end: only the configuration ends the daemon (`BackgroundTasks`).
@@ -262,6 +271,7 @@ async def _serve(  # noqa: PLR0913 - composed once
             **{f"the registration of {plugin.resource}": plugin.serve for plugin in (*registrations, *drivers)},
             **_work(configuration, node, changed, changed_at_once),
             **node_object.work(leaving=presence.leaves),
+            **slices.work(leaving=presence.leaves),
             "the counters of new pods": counters.serve,
             "the watch of pods' rails": losses.serve,
             f"the socket {SOCKET}": partial(server.serve, Path(SOCKET), ready),
@@ -323,9 +333,13 @@ def _service(pool: Pool, configuration: Configuration, node: NodeParts, presence
     )
 
 
-def _stream_again(services: list[PoolService], *, at_once: bool = False) -> None:
-    for service in services:
-        service.changed(at_once=at_once)
+def _offered(services: list[PoolService]) -> dict[str, tuple[OfferedVf, ...]]:
+    return {service.pool.resource: service.offers() for service in services}
+
+
+def _stream_again(offering: Iterable[PoolService | NodeSlices], *, at_once: bool = False) -> None:
+    for each in offering:
+        each.changed(at_once=at_once)
 
 
 class _ReportParts(NamedTuple):
@@ -337,6 +351,7 @@ class _ReportParts(NamedTuple):
     roce: RoceStatus
     presence: Presence
     losses: LostRailsWatch
+    slices: NodeSlices
 
 
 def _aged_records(node: NodeParts) -> list[tuple[Record, float]]:
@@ -350,7 +365,11 @@ async def _answer_to_query(node: NodeParts, gauges: Gauges, parts: _ReportParts)
     told = report(node.table.inventory, gauges.vfs(), records, parts.slots.waiting, reasons, quarantined)
     told = with_lost(told, parts.losses.lost)
     told = with_topology(told, parts.node_object.places, parts.node_object.trouble_of_labels)
-    told |= {"condition": parts.node_object.trouble_of_condition, "rewrites": parts.presence.rewrites}
+    told |= {
+        "condition": parts.node_object.trouble_of_condition,
+        "rewrites": parts.presence.rewrites,
+        "slices": parts.slices.trouble,
+    }
     return encode(with_roce(told, node.table.inventory, await parts.roce.facts()))
 
 

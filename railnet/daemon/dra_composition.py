@@ -19,8 +19,10 @@ from railnet.daemon import allocated_vfs
 from railnet.daemon.attachment_composition import NodeParts
 from railnet.daemon.kubelet_folder import KubeletSearch
 from railnet.daemon.network_status_and_events import api_server_of_daemon, name_of_node
+from railnet.daemon.resource_slices import NodeSlices
 from railnet.dra.cdi_files import CdiFiles
 from railnet.dra.claim import ClaimIdentity
+from railnet.dra.device_health import DeviceHealthService
 from railnet.dra.service import DraService, NodeFacts, address_of
 from railnet.errors import NotReady
 from railnet.kernel.threads.file_reads import read_in_time
@@ -36,11 +38,15 @@ _BY_DEVICE_PLUGIN = (
 
 
 async def drivers(
-    configuration: Configuration, node: NodeParts, services: Sequence[PoolService], changed: Callable[[], None]
+    configuration: Configuration,
+    node: NodeParts,
+    services: Sequence[PoolService],
+    slices: NodeSlices,
+    changed: Callable[[], None],
 ) -> list[Plugin]:
     """Return the driver, if this node needs one; files of claims that are not prepared are removed before.
 
-    `changed` is called after a claim got VFs, or has none any more.
+    The driver also tells kubelet the health of the devices that `slices` computes. `changed` is called after a claim got VFs, or has none any more.
     """
     cdi = CdiFiles(configuration.host.root)
     await asyncio.to_thread(cdi.sweep, node.claims.uids)
@@ -50,7 +56,7 @@ async def drivers(
 
     async def by_pods() -> Mapping[PciAddress, str]:
         try:
-            return await allocated_vfs.by_device_plugin(configuration)
+            return await slices.holders.held()
         except ValueError as error:
             raise NotReady(f"it is not known which VFs pods have by the device plugin: {error}") from None
 
@@ -65,7 +71,8 @@ async def drivers(
         by_claims=by_claims,
         why_closed=None if offers else _BY_DEVICE_PLUGIN,
     )
-    return [DraService(facts, node.claims, cdi, _ClaimReader(), changed)]
+    health = DeviceHealthService(slices.publisher, name_of_node()) if offers else None
+    return [DraService(facts, node.claims, cdi, _ClaimReader(), changed, health=health)]
 
 
 def pod_claims(configuration: Configuration, node: NodeParts, kubelet: KubeletSearch) -> PodClaims:

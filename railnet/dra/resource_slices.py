@@ -130,11 +130,11 @@ def writes(
     wanted = [objects[first : first + DEVICES_OF_A_SLICE] for first in range(0, len(objects), DEVICES_OF_A_SLICE)]
     by_name = {known.name: known for known in existing}
     names = [slice_name(node.name, index) for index in range(len(wanted))]
-    generation = _generation(existing, dict(zip(names, wanted, strict=True)), above)
+    newest = _generation(existing, dict(zip(names, wanted, strict=True)), above)
     requests = []
     for name, of_slice in zip(names, wanted, strict=True):
-        known, pool = by_name.get(name), {"name": node.name, "generation": generation, "resourceSliceCount": len(names)}
-        if known is None or not _is_as_wanted(known, of_slice, generation, len(names), node):
+        known, pool = by_name.get(name), {"name": node.name, "generation": newest, "resourceSliceCount": len(names)}
+        if known is None or not _is_as_wanted(known, of_slice, newest, len(names), node):
             requests.append(_write(known, name, pool, of_slice, node))
     return requests + deletions(known for known in existing if known.name not in names)
 
@@ -142,6 +142,15 @@ def writes(
 def deletions(existing: Iterable[ExistingSlice]) -> list[Request]:
     """Return the requests that delete slices; a slice that has changed by then stays, and is looked at again."""
     return [delete(slice_object(known.name), known.uid, version=known.version) for known in existing]
+
+
+def generation(request: Request) -> int:
+    """Return the generation that a slice is written with; 0 if it is deleted."""
+    return (
+        int(request.body["spec"]["pool"]["generation"])
+        if isinstance(request.body, dict) and "spec" in request.body
+        else 0
+    )
 
 
 def lost_taints(request: Request, answer: JsonObject) -> bool:
@@ -164,9 +173,9 @@ def _generation(existing: Sequence[ExistingSlice], wanted: Mapping[str, tuple[Js
 
 
 def _is_as_wanted(
-    known: ExistingSlice, devices: tuple[JsonObject, ...], generation: int, count: int, node: NodeIdentity
+    known: ExistingSlice, devices: tuple[JsonObject, ...], newest: int, count: int, node: NodeIdentity
 ) -> bool:
-    return (known.generation, known.count, known.devices, known.owners) == (generation, count, devices, (_owner(node),))
+    return (known.generation, known.count, known.devices, known.owners) == (newest, count, devices, (_owner(node),))
 
 
 def _write(

@@ -22,9 +22,10 @@ from deviceplugin.allocation import PoolOffer
 from railnet.apiserver.client import Absent, RequestFailed
 from railnet.apiserver.request import ApiObject, JsonObject
 from railnet.apiserver.service_account import NotInCluster
-from railnet.dra import cdi_spec, claim
+from railnet.dra import cdi_spec, claim, device_health
 from railnet.dra.cdi_files import CdiFiles
 from railnet.dra.claim import AllocatedClaim, ClaimIdentity
+from railnet.dra.device_health import DeviceHealthService
 from railnet.dra.preparation import Uses, prepare
 from railnet.dra.prepared_claim import PreparedClaim, is_uid
 from railnet.dra.prepared_claim_files import PreparedClaims
@@ -32,6 +33,7 @@ from railnet.errors import NotReady, RailnetError
 from railnet.kernel.threads.bounded_threads import BoundedThreads
 from railnet.kubelet.api import dra_pb2 as api
 from railnet.kubelet.api import dra_pb2_grpc as grpc_api
+from railnet.kubelet.api import drahealth_pb2_grpc as health_api
 from railnet.kubelet.dra_driver import DRIVER
 from railnet.vf.dra_device_name import device_name
 from railnet.vf.pci_address import PciAddress
@@ -90,20 +92,29 @@ class DraService(grpc_api.DRAPluginServicer):
         read_claim: ReadClaim,
         changed: Callable[[], None] = lambda: None,
         read_seconds: float = _READ_SECONDS,
+        health: DeviceHealthService | None = None,
     ) -> None:
-        """Serve; `changed` is called after a claim has got VFs, or has none any more."""
+        """Serve; `changed` is called after a claim has got VFs, or has none any more. `health` is served on the same socket."""
         self._facts, self._claims, self._cdi = facts, claims, cdi
         self._read_claim, self._changed, self._read_seconds = read_claim, changed, read_seconds
+        self._health = health
         self._locks = PerKey()
         self._threads = BoundedThreads(_MOST_THREADS)
 
-    kind, name, versions = "DRAPlugin", DRIVER, ("v1.DRAPlugin",)
+    kind, name = "DRAPlugin", DRIVER
     watched = True
     """Kubelet keeps no stream to a DRA driver: that it has registered the driver is all that can be known."""
 
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """The services, as kubelet names them."""
+        return ("v1.DRAPlugin",) if self._health is None else ("v1.DRAPlugin", device_health.SERVICE)
+
     def serve_on(self, server: grpc.aio.Server) -> None:
-        """Have a server serve this API."""
+        """Have a server serve this API, and the one of the devices' health."""
         grpc_api.add_DRAPluginServicer_to_server(self, server)
+        if self._health is not None:
+            health_api.add_DRAResourceHealthServicer_to_server(self._health, server)
 
     async def NodePrepareResources(
         self, request: api.NodePrepareResourcesRequest, context: _Context

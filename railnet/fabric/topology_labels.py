@@ -26,7 +26,7 @@ class Leaf(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"{_digits(self.switch)}/{self.port}"
+        return f"{leaf_digits(self)}/{self.port}"
 
 
 class RailPlace(NamedTuple):
@@ -50,6 +50,11 @@ class RailPlace(NamedTuple):
 def leaf_of_rail(rail: int) -> str:
     """Return the key of the label that names one rail's leaf switch."""
     return f"railnet.io/rail{rail}-leaf"
+
+
+def leaf_digits(leaf: Leaf) -> str:
+    """Return the node GUID of a leaf switch as labels and attributes have it: 16 hexadecimal digits."""
+    return f"{leaf.switch.value:016x}"
 
 
 def is_ours(key: str) -> bool:
@@ -87,7 +92,7 @@ def _wanted(node_labels: Mapping[str, str], places: Mapping[int, RailPlace]) -> 
 
 def _leaf(node_labels: Mapping[str, str], rail: int, place: RailPlace) -> str | None:
     if place.leaf is not None:
-        return _digits(place.leaf.switch)
+        return leaf_digits(place.leaf)
     before = node_labels.get(leaf_of_rail(rail), "")
     return before if not place.lasting and _GUID.fullmatch(before) else None
 
@@ -122,7 +127,3 @@ def parse_rate(text: str) -> str:
     if _RATE.fullmatch(number) is None or not unit.startswith("Gb/sec"):
         raise ValueError(f"{text!r:.80} is not a rate of the form 400 Gb/sec (4X NDR)")
     return number.removesuffix(".0").lstrip("0") or "0"
-
-
-def _digits(guid: Guid) -> str:
-    return f"{guid.value:016x}"

@@ -6,7 +6,7 @@ The runtime lists a sandbox from the end of its ADD (containerd) until kubelet h
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import grpc
@@ -26,12 +26,25 @@ async def sandboxes(socket: Path, timeout_seconds: float) -> frozenset[str]:
     Raises:
         NotReady: the container runtime does not answer in time, or has not this version of the API.
     """
+    return frozenset(sandbox.id for sandbox in await _all(socket, timeout_seconds))
+
+
+async def pods_with_sandboxes(socket: Path, timeout_seconds: float) -> frozenset[str]:
+    """Return the UIDs of all pods that have a sandbox in the container runtime, also one that has ended.
+
+    Raises:
+        NotReady: as `sandboxes`.
+    """
+    return frozenset(sandbox.metadata.uid for sandbox in await _all(socket, timeout_seconds))
+
+
+async def _all(socket: Path, timeout_seconds: float) -> Iterable[api.PodSandbox]:
     try:
         async with grpc.aio.insecure_channel(f"unix:{socket}", options=_OPTIONS) as channel:
             listed = await _list(channel, timeout_seconds)
     except grpc.aio.AioRpcError as error:
         raise NotReady(f"the container runtime does not list its sandboxes: {error.details()}") from error
-    return frozenset(sandbox.id for sandbox in listed.items)
+    return listed.items
 
 
 async def pods_on_host_network(socket: Path, pod_uids: Collection[str], timeout_seconds: float) -> frozenset[str]:

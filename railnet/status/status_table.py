@@ -37,10 +37,7 @@ def rendered(told: dict[str, Any]) -> Iterator[str]:
     yield from _unusable_rails(told)
     yield from _roce(told)
     yield from _unknown_leaves(told)
-    if told.get("condition"):
-        yield ""
-        yield "What the node's condition lacks:"
-        yield f"  {told['condition']}"
+    yield from _not_in_the_cluster(told)
     if told["vfs"]:
         yield ""
         yield from aligned(_RESOURCES, list(_resources(told["vfs"])))
@@ -53,6 +50,18 @@ def rendered(told: dict[str, Any]) -> Iterator[str]:
     if told["queue"]:
         yield ""
         yield f"{told['queue']} plugins wait for a delegate slot."
+
+
+def _not_in_the_cluster(told: dict[str, Any]) -> Iterator[str]:
+    """Yield what the API server does not have of this node, and why."""
+    if told.get("condition"):
+        yield ""
+        yield "What the node's condition lacks:"
+        yield f"  {told['condition']}"
+    if told.get("slices"):
+        yield ""
+        yield "Why the node's ResourceSlices are not as they should be:"
+        yield f"  {told['slices']}"
 
 
 def _rails(told: dict[str, Any]) -> Iterator[str]:

@@ -54,7 +54,7 @@ class ApiServer:
 
     Attributes:
         token: the only token that is accepted.
-        received: all requests so far, including those without an answer yet.
+        received: all writes so far, including those without an answer yet.
         pods: the pods by namespace and name.
         events: the events by namespace and name.
         nodes: the nodes by namespace, which is empty, and name.

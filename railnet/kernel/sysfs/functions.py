@@ -43,6 +43,7 @@ _NETWORK_CONTROLLER = 0x02  # PCI base class, PCI Code and ID 1.2
 _ETHERNET_CLASS, _INFINIBAND_CLASS = 0x020000, 0x020700
 _OF_NETWORKS = frozenset({"net", "infiniband"})  # the folders that only a network controller with a driver has
 _PCI_ID = re.compile(r"(?:0x)?([0-9a-f]{4})")
+_PCIE_ROOT = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 _DEVICE_NUMBERS = re.compile(r"([0-9]{1,4}):([0-9]{1,8})")
 _LINK_LAYER: dict[str, LinkLayer] = {"Ethernet": "Ethernet", "InfiniBand": "InfiniBand"}
 _UNUSED_GIDS = 16  # in a row: the end of a GID table's used part
@@ -230,6 +231,19 @@ class Sysfs:
             ]
             return next((rate for rate in rates if rate is not None), None)
         return None
+
+    def pcie_root(self, function: PciAddress) -> str | None:
+        """Return the PCIe root complex above a function, such as `pci0000:00`, as k8s.io/dynamic-resource-allocation/deviceattribute does.
+
+        None if the function has gone away, or if the first folder below /sys/devices is no root of PCI. No file is read for it, so no
+        firmware is asked.
+        """
+        try:
+            _, _, below = os.readlink(self.path(function)).partition("/devices/")
+        except OSError:
+            return None
+        root = below.partition("/")[0]
+        return root if _PCIE_ROOT.fullmatch(root) else None
 
     def pkeys(self, function: PciAddress) -> tuple[int, ...]:
         """Read the partition keys that the subnet manager gave the first data port of one function, without the table's unused entries.

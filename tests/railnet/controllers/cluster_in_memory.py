@@ -1,4 +1,4 @@
-"""An API server in memory, as a transport of Railnet's client: get, create, patch, delete, evict, pages of lists, and watches.
+"""An API server in memory, as a transport of Railnet's client: get, create, update, patch, delete, evict, pages of lists, and watches.
 
 It checks what kube-apiserver checks of a write: a name that exists, a resourceVersion or UID that is another one, a patch's tests. A test
 can refuse or lose requests, and make old versions unknown.
@@ -130,6 +130,8 @@ class Cluster:
                 answer = self._patch(path.removesuffix("/status"), body)
             case "patch":
                 answer = self._patch(path, body)
+            case "update":
+                answer = self._update(path, body)
             case "delete":
                 answer = self._delete(path, body)
             case _:
@@ -177,6 +179,10 @@ class Cluster:
             self._check(before, patch.get("metadata", {}))
             _merge(after, patch)
         return before if after == before else self._store(path, after, "MODIFIED")
+
+    def _update(self, path: str, body: JsonObject) -> JsonObject:
+        self._check(self._get(path), body["metadata"])
+        return self._store(path, body, "MODIFIED")
 
     def _delete(self, path: str, options: JsonObject) -> JsonObject:
         self._check(self._get(path), options.get("preconditions", {}))

@@ -30,6 +30,11 @@ def devices_of(
     return (devices or Devices()).now(offered, {pf.address: pf for pf in table.inventory.pfs}, cards)
 
 
+def offered_by_default(table: VfTable) -> dict[str, tuple[OfferedVf, ...]]:
+    """Return the VFs of each pool of a node without a configuration."""
+    return {pool.resource: Offers(DEFAULT, pool).now(table) for pool in DEFAULT}
+
+
 def attributes(device: DraDevice) -> dict[str, Any]:
     return dict(device.attributes)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from railnet.errors import NotReady
-from railnet.kubelet.cri import pods_on_host_network, sandboxes
+from railnet.kubelet.cri import pods_on_host_network, pods_with_sandboxes, sandboxes
 from simnode.kubernetes.cri import CriEndpoint, ListedSandbox
 
 
@@ -19,6 +19,12 @@ def ask(socket: Path, timeout_seconds: float = 20) -> frozenset[str]:
 def test_sandboxes_of_the_runtime_are_listed(tmp_path: Path) -> None:
     with CriEndpoint(lambda: (ListedSandbox("c0ffee"), ListedSandbox("beef")), tmp_path / "cri.sock"):
         assert ask(tmp_path / "cri.sock") == {"c0ffee", "beef"}
+
+
+def test_pods_with_a_sandbox_are_listed_also_one_that_has_ended(tmp_path: Path) -> None:
+    listed = (ListedSandbox("a", "uid-1"), ListedSandbox("b", "uid-1"), ListedSandbox("c", "uid-2", ready=False))
+    with CriEndpoint(lambda: listed, tmp_path / "cri.sock"):
+        assert asyncio.run(pods_with_sandboxes(tmp_path / "cri.sock", 20)) == {"uid-1", "uid-2"}
 
 
 def test_runtime_without_sandboxes_lists_none(tmp_path: Path) -> None:

@@ -164,6 +164,13 @@ def test_table_has_leaf_switches_and_what_topology_labels_lack_if_the_daemon_ask
     ]
 
 
+def test_table_says_why_the_slices_of_the_node_are_not_written() -> None:
+    lines = list(rendered(told(slices="ResourceSlices: HTTP 403; it is tried again")))
+
+    title = "Why the node's ResourceSlices are not as they should be:"
+    assert lines[lines.index(title) + 1] == "  ResourceSlices: HTTP 403; it is tried again"
+
+
 def test_table_has_what_the_condition_of_the_node_lacks() -> None:
     lines = list(rendered(told(condition="RailnetRails: HTTP 403; it is tried again")))
 

@@ -10,7 +10,7 @@ from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.guid import Guid
 from railnet.vf.inventory import DeviceNode, Netdev, PhysicalFunction, Port, RdmaDevice, VirtualFunction
 from railnet.vf.pci_address import PciAddress
-from tests.railnet.kernel.tree import IN_POD, ON_NODE, PF, UNBOUND, Tree, netdev, rdma
+from tests.railnet.kernel.tree import IN_POD, ON_NODE, PF, UNBOUND, Function, Tree, netdev, rdma
 
 PF_ADDRESS = PciAddress.parse(PF)
 SRIOV = {"sriov_totalvfs": "8\n", "sriov_numvfs": "0\n"}
@@ -282,3 +282,22 @@ def test_driver_and_netdev_in_one_look_are_those_of_two_looks(whole: Tree, funct
     sysfs, address = Sysfs(whole.root), PciAddress.parse(function)
 
     assert sysfs.driver_and_netdev(address) == (sysfs.has_driver(address), sysfs.netdev(address))
+
+
+@pytest.mark.parametrize(
+    ("bridges", "root"),
+    [
+        ("pci0000:00", "pci0000:00"),
+        ("pci10000:e0/10000:e0:01.0", "pci10000:e0"),
+        ("LNXSYSTM:00/pci0000:00", None),
+        ("platform/soc", None),
+    ],
+)
+def test_pcie_root_is_the_first_folder_below_devices(tree: Tree, bridges: str, root: str | None) -> None:
+    tree.write([Function(PF, SRIOV, bridges=bridges)])
+
+    assert Sysfs(tree.root).pcie_root(PF_ADDRESS) == root
+
+
+def test_function_that_has_gone_away_has_no_pcie_root(tree: Tree) -> None:
+    assert Sysfs(tree.root).pcie_root(PF_ADDRESS) is None
