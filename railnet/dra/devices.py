@@ -77,7 +77,7 @@ class Devices:
     """
 
     def __init__(self) -> None:
-        self._known: dict[PciAddress, tuple[_Facts, DraDevice]] = {}
+        self._known: dict[PciAddress, tuple[_DeviceFacts, DraDevice]] = {}
         self._guids: dict[PciAddress, Guid] = {}
 
     def now(
@@ -111,12 +111,12 @@ class Devices:
         offer: OfferedVf,
         ports: "Mapping[PciAddress, _PortFacts]",
         cards: Mapping[PciAddress, CardFacts],
-    ) -> "_Facts":
+    ) -> "_DeviceFacts":
         vf = offer.vf
         if vf.rdma is not None and vf.rdma.node_guid.usable:
             self._guids[vf.address] = vf.rdma.node_guid
         pf = None if vf.pf is None else ports.get(vf.pf)
-        return _Facts(
+        return _DeviceFacts(
             resource,
             offer.rail,
             vf.pf,
@@ -157,7 +157,7 @@ class _PortFacts(NamedTuple):
         return cls(_LINK_TYPES[function.link_layer], None if port is None else port.state.rpartition(" ")[2], mtu)
 
 
-class _Facts(NamedTuple):
+class _DeviceFacts(NamedTuple):
     """All that a device follows from."""
 
     resource: str
@@ -171,7 +171,7 @@ class _Facts(NamedTuple):
     reason: str | None
 
 
-def _device(vf: PciAddress, facts: _Facts) -> DraDevice:
+def _device(vf: PciAddress, facts: _DeviceFacts) -> DraDevice:
     values: dict[str, AttributeValue | None] = {
         "rail": facts.rail,
         "pf": None if facts.pf is None else str(facts.pf),

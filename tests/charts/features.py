@@ -7,6 +7,7 @@ Values = dict[str, Any]
 OWN_NODE: Values = {"ownNode.enabled": True}  # as by default
 TOPOLOGY_LABELS: Values = {"topologyLabels.enabled": True}
 RAILS_CONDITION: Values = {"railsCondition.enabled": True}
+DRA: Values = {"offer": "dra"}
 RAILS_TAINT: Values = {**RAILS_CONDITION, "railsCondition.taint": True}
 WEBHOOK: Values = {"webhook.enabled": True}
 PRIORITY_CLASS: Values = {**WEBHOOK, "webhook.priorityClass": "iteration"}
@@ -29,6 +30,7 @@ ALL: dict[str, Values] = {
     "topology labels": TOPOLOGY_LABELS,
     "condition": RAILS_CONDITION,
     "taint": RAILS_TAINT,
+    "dra": DRA,
     "webhook": WEBHOOK,
     "priority class": PRIORITY_CLASS,
     "cert-manager": CERT_MANAGER,

@@ -62,6 +62,7 @@
 {{- define "railnet.configuration" -}}
 {{- $configuration := dict -}}
 {{- with include "railnet.distribution" .root | fromJson }}{{ $_ := set $configuration "host" . }}{{ end -}}
+{{- if eq .root.Values.offer "dra" }}{{ $_ := set $configuration "offer" "dra" }}{{ end -}}
 {{- range $layer := list .root.Values.node.configuration (.group.configuration | default dict) -}}
 {{- $configuration = include "railnet.merged" (dict "below" $configuration "above" $layer) | fromJson -}}
 {{- end -}}
@@ -77,6 +78,18 @@
 {{/* The groups of nodes in the order in which they take nodes; the last one, without a name, has the rest. As JSON: groups. */}}
 {{- define "railnet.groups" -}}
 {{ dict "groups" (append .Values.node.groups (dict "name" "")) | toJson }}
+{{- end }}
+
+{{/* The resources of nodes that offer their VFs by DRA, as JSON: resources; none if no group of nodes does. */}}
+{{- define "railnet.dra-resources" -}}
+{{- $resources := list -}}
+{{- range $group := (include "railnet.groups" . | fromJson).groups -}}
+{{- $configuration := include "railnet.configuration" (dict "root" $ "group" $group) | fromJson -}}
+{{- if eq (dig "offer" "device-plugin" $configuration) "dra" -}}
+{{- range (dig "pools" (list (dict "resource" "rdma/ib_vf")) $configuration) }}{{ $resources = append $resources .resource }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{ dict "resources" (uniq $resources) | toJson }}
 {{- end }}
 
 {{/* The Secrets with which kubelet fetches the images, as a part of a pod's specification. */}}
