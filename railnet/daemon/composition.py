@@ -243,8 +243,13 @@ async def _serve(  # noqa: PLR0913 - composed once
         lost=losses.by_rail,
         counters=lambda: counters.text,
     )
-    reasons = partial(_reasons, services, registrations, drivers, presence, node=node, tasks=tasks)
-    health.show(Pages(reasons, partial(metrics.text, gauges), counters.fresh))
+    health.show(
+        Pages(
+            partial(_reasons, services, registrations, drivers, presence, node=node, tasks=tasks),
+            partial(metrics.text, gauges),
+            counters.fresh,
+        )
+    )
     answer = partial(
         _answer_to_query,
         node,

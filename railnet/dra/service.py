@@ -84,7 +84,7 @@ class NodeFacts(NamedTuple):
 class DraService(grpc_api.DRAPluginServicer):
     """Prepares the claims of this node and unprepares them, one call at a time for each claim."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - composed once
         self,
         facts: NodeFacts,
         claims: PreparedClaims,
@@ -92,6 +92,7 @@ class DraService(grpc_api.DRAPluginServicer):
         read_claim: ReadClaim,
         changed: Callable[[], None] = lambda: None,
         read_seconds: float = _READ_SECONDS,
+        *,
         health: DeviceHealthService | None = None,
     ) -> None:
         """Serve; `changed` is called after a claim has got VFs, or has none any more. `health` is served on the same socket."""

@@ -97,9 +97,12 @@ class Driver:
 
 
 def test_registration_names_any_type_of_plugin(kubelet: Kubelet) -> None:
+    async def look() -> KubeletFolder:
+        return KubeletFolder(kubelet.folder, "a test")
+
     async def main() -> None:
         driver = Driver()
-        registration = Registration(driver, lambda: KubeletFolder(kubelet.folder, "a test"), Path("/"), 0.05)
+        registration = Registration(driver, look, Path("/"), 0.05)
         task = asyncio.create_task(registration.serve())
         path = await kubelet.socket()
         async with dial(path) as dialled:
