@@ -174,8 +174,15 @@ class PoolService(grpc_api.DevicePluginServicer):
                 stream.at_once.set()
 
     async def GetDevicePluginOptions(self, request: api.Empty, context: _Context) -> api.DevicePluginOptions:
-        """Ask kubelet for PreStartContainer and GetPreferredAllocation."""
-        return api.DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=True)
+        """Ask kubelet for GetPreferredAllocation, and for PreStartContainer unless pods have VFs of this resource by claims.
+
+        Kubelet looks for the devices of a container in its own checkpoint before it calls PreStartContainer. Of a pod that has the resource by
+        DRA it finds none, and the container fails (kubernetes/kubernetes 1.37, pkg/kubelet/cm/devicemanager/manager.go,
+        callPreStartContainerIfNeeded). It asks for the options once for each registration.
+        """
+        return api.DevicePluginOptions(
+            pre_start_required=self._lists and not self._claimed(), get_preferred_allocation_available=True
+        )
 
     async def ListAndWatch(self, request: api.Empty, context: _Context) -> AsyncIterator[api.ListAndWatchResponse]:
         """Yield the list of devices, and again whenever it differs; end when kubelet disconnects or the server stops."""

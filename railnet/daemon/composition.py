@@ -141,7 +141,7 @@ async def _own(
     health.show(Pages(lambda: ["recovering state and provisioning VFs", *tasks.reasons()]))
     node, metrics = await tasks.start("the start", partial(_start, configuration, restarts))
     async with AsyncExitStack() as stack:
-        publisher = partial(_entered, stack, configuration)
+        publisher = partial(_entered, stack, configuration, node)
         observe = await tasks.start("the messages to the API server", publisher)
         await _serve(configuration, node, metrics, observe, kubelet, presence=presence, health=health, tasks=tasks)
 
@@ -150,8 +150,8 @@ async def _threads() -> Threads:
     return Threads()
 
 
-async def _entered(stack: AsyncExitStack, configuration: Configuration) -> Observer:
-    return await stack.enter_async_context(publishing(configuration))
+async def _entered(stack: AsyncExitStack, configuration: Configuration, node: NodeParts) -> Observer:
+    return await stack.enter_async_context(publishing(configuration, node.claims.with_any))
 
 
 async def _start(configuration: Configuration, restarts: int) -> tuple[NodeParts, Metrics]:

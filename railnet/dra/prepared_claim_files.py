@@ -5,7 +5,7 @@ writer, so memory and disk are the same; the disk is read once, at start. After 
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from railnet.dra.prepared_claim import PreparedClaim, PreparedRequest, UnreadableClaim, decode, encode
@@ -65,6 +65,10 @@ class PreparedClaims:
     def get(self, uid: str) -> PreparedClaim | None:
         """Find the record of a claim."""
         return self._claims.get(uid)
+
+    def with_any(self, vfs: Collection[PciAddress]) -> list[PreparedClaim]:
+        """Return the claims that have at least one of these VFs."""
+        return [claim for claim in self._claims.values() if any(vf in vfs for vf in claim.vfs)]
 
     def allocations(self, uid: str) -> tuple[ContainerAllocation, ...]:
         """Return what the containers of a claim got, by request; nothing if the claim is not recorded."""

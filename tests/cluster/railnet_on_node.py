@@ -62,6 +62,11 @@ class Railnet:
         namespace = yaml.safe_load(NAMESPACE_FILE.read_text())
         self._kubectl.apply(namespace, *self.objects({"node": {"configuration": changes}}))
 
+    def apply_values(self, values: dict[str, Any]) -> None:
+        """Apply the chart with more values; returns at once."""
+        namespace = yaml.safe_load(NAMESPACE_FILE.read_text())
+        self._kubectl.apply(namespace, *self.objects(values))
+
     def objects(self, *features: Values) -> list[dict[str, Any]]:
         """Return what the chart renders for the node, with more values."""
         return on_simulated_cards(render({"node": {"configuration": self._configuration}}, *features), self._sysfs)

@@ -116,6 +116,19 @@ def test_options_ask_for_pre_start_and_preferred_allocation(node: Node) -> None:
     on(node, act)
 
 
+@pytest.mark.parametrize(("lists", "vfs"), [(False, ()), (True, (VF,)), (False, (VF,))])
+def test_pre_start_is_not_asked_for_while_pods_may_have_vfs_by_claims(
+    tmp_path: Path, lists: bool, vfs: tuple[str, ...]
+) -> None:
+    node = Node(tmp_path, lists=lists)
+    node.claim(*vfs)
+
+    async def act(kubelet: Dialled) -> None:
+        assert not (await kubelet.plugin.GetDevicePluginOptions(api.Empty())).pre_start_required
+
+    on(node, act)
+
+
 def test_preferred_allocation_is_answered_for_each_container(node: Node) -> None:
     async def act(kubelet: Dialled) -> None:
         everything = [VF, "0000:03:00.2", "0000:83:00.1", "0000:83:00.2"]

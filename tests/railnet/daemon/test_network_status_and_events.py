@@ -20,6 +20,7 @@ from railnet.daemon.network_status_and_events import Publisher, publishing
 from railnet.objects.network_status import ANNOTATION
 from railnet.vf.record import SandboxPod
 from simnode.kubernetes.api_server import ApiServer, Received, Reply
+from tests.railnet.dra.claims import SECOND, a_prepared_claim, a_request
 from tests.railnet.vf.builders import a_record, an_attachment
 
 POD = SandboxPod("ml", "train-0", "uid-1")
@@ -72,6 +73,24 @@ def test_pod_with_rails_gets_its_annotation(cluster: ApiServer, configuration: C
 
     assert statuses(cluster) == ["eth0", "net1"]
     assert cluster.events == {}
+
+
+def test_claim_of_a_pod_is_told_of_the_rails_that_the_pod_has(cluster: ApiServer, configuration: Configuration) -> None:
+    claims = [a_prepared_claim(a_request("vf", ATTACHED.record.attachments[0].vf, SECOND))]
+
+    async def whole() -> None:
+        async with publishing(configuration, lambda vfs: claims if SECOND not in vfs else []) as observe:
+            observe(ATTACHED)
+            await asyncio.to_thread(
+                cluster.wait_until, lambda: [one for one in cluster.received if "resourceclaims" in one.path]
+            )
+
+    asyncio.run(whole())
+    (told,) = [received for received in cluster.received if "resourceclaims" in received.path]
+
+    assert told.path.startswith("/apis/resource.k8s.io/v1/namespaces/ml/resourceclaims/train-vf/status?")
+    assert told.body["metadata"]["uid"] == "a1b2"
+    assert [device["networkData"]["interfaceName"] for device in told.body["status"]["devices"]] == ["net1"]
 
 
 def test_refused_pod_gets_an_event_with_reason_and_remedy(cluster: ApiServer, configuration: Configuration) -> None:

@@ -351,6 +351,7 @@ def test_api_server_that_hangs_costs_the_slices_alone() -> None:
         assert "the answer to an earlier request has not ended yet" in (served.publisher.trouble or "")
         released.set()
         while served.publisher.trouble:
+            await asyncio.sleep(0.01)  # the thread's end is an event of the loop
             served.later(600)
             await served.publisher.step(thread, "gpu-7")
 

@@ -1,0 +1,205 @@
+"""The same VFs through DRA on a real Kubernetes: unchanged pods, claims, taints, restarts, and a node that changes its way under running pods."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from railnet.vf.dra_device_name import device_name
+from railnet.vf.pci_address import PciAddress
+from tests.cluster.claims import claim, claim_of, claims, devices, pod_with_claim, request, slices, template, untainted
+from tests.cluster.ground import NODE
+from tests.cluster.node import PFS, VFS, ClusterNode
+from tests.cluster.pods import pod
+from tests.cluster.process import wait_until
+
+_SECONDS = 120.0
+_ALL = VFS * len(PFS)
+_WAY = "railnet.example.com/way"
+# Nodes with the label keep the device plugin.
+_VALUES = {
+    "offer": "dra",
+    "node": {
+        "groups": [{"name": "old-way", "nodeSelector": {_WAY: "old"}, "configuration": {"offer": "device-plugin"}}]
+    },
+}
+
+
+def offer_by_dra(node: ClusterNode) -> None:
+    node.railnet.apply_values(_VALUES)
+    node.railnet.roll_out()
+    wait_until(lambda: untainted(NODE) == _ALL and node.allocatable() == 0, _SECONDS, "the VFs to be in slices")
+
+
+@pytest.fixture
+def dra(node: ClusterNode) -> Iterator[ClusterNode]:
+    """The first node offers its VFs by DRA until the test has ended; then no claim and no slice is left."""
+    offer_by_dra(node)
+    yield node
+    assert node.forget_pods() == []
+    wait_until(lambda: not claims(), _SECONDS, "the claims to go")
+    node.railnet.apply()
+    node.railnet.roll_out()
+    wait_until(lambda: not slices(NODE), _SECONDS, "the slices to go")
+
+
+def vfs(node: ClusterNode, name: str) -> set[str]:
+    (record,) = node.records(name)
+    return {entry["vf"] for entry in record["attachments"]}
+
+
+def allocated(name: str) -> set[str]:
+    results = claim_of(name)["status"]["allocation"]["devices"]["results"]
+    return {result["device"] for result in results}
+
+
+def names_of(addresses: set[str]) -> set[str]:
+    return {device_name(PciAddress.parse(address)) for address in addresses}
+
+
+def environment(node: ClusterNode, name: str) -> dict[str, str]:
+    return dict(line.partition("=")[::2] for line in node.execute(name, "env").splitlines())
+
+
+def test_unchanged_pod_gets_its_rails_through_dra(dra: ClusterNode) -> None:
+    one, other = dra.run("one", 2), dra.run("other", 1)
+    addresses = dra.addresses(one)
+
+    assert set(addresses) == {"eth0", "net1", "net2"}
+    assert names_of(vfs(dra, one)) == allocated(one)
+    assert names_of(vfs(dra, other)) == allocated(other)
+    assert not vfs(dra, one) & vfs(dra, other)
+    hcas = environment(dra, one)["NCCL_IB_HCA"].removeprefix("=").split(",")
+    assert len(hcas) == 2
+    assert dra.execute(one, "ls", "/dev/infiniband").split().count("rdma_cm") == 1
+
+
+def test_plain_pods_beside_dra_have_eth0_alone(dra: ClusterNode) -> None:
+    plain = dra.run("plain")
+
+    assert set(dra.addresses(plain)) == {"eth0"}
+    assert claims() == []
+
+
+def test_container_with_a_whole_claim_of_two_requests_is_told_all_vfs(dra: ClusterNode) -> None:
+    rails = [
+        request(f"rail-{rail}", selector=f'device.attributes["rdma.railnet.io"].rail == {rail}')
+        for rail in range(len(PFS))
+    ]
+    dra.kubectl.apply(template("each-rail", rails), pod_with_claim("both", of_template="each-rail"))
+    dra.wait_until_ready("both")
+    told = environment(dra, "both")["NCCL_IB_HCA"].removeprefix("=").split(",")
+
+    assert set(dra.addresses("both")) == {"eth0", "net1", "net2"}
+    assert len(set(told)) == len(PFS)
+    dra.kubectl.run("delete", "resourceclaimtemplate", "each-rail")
+
+
+def test_status_of_a_claim_names_interface_and_addresses(dra: ClusterNode) -> None:
+    name = dra.run("told", 1)
+    address = dra.addresses(name)["net1"]
+    wait_until(lambda: bool(claim_of(name)["status"].get("devices")), _SECONDS, "the claim's devices to be told of")
+    (device,) = claim_of(name)["status"]["devices"]
+
+    assert device["networkData"]["interfaceName"] == "net1"
+    assert device["networkData"]["ips"] == [address]
+    assert device["networkData"]["hardwareAddress"].count(":") == 19
+    assert [(one["type"], one["status"]) for one in device["conditions"]] == [("Ready", "True")]
+
+
+def test_second_pod_of_one_claim_is_refused_in_words(dra: ClusterNode) -> None:
+    dra.kubectl.apply(claim("shared", [request("rail")]), pod_with_claim("first", claim_name="shared"))
+    dra.wait_until_ready("first")
+    dra.create(pod_with_claim("second", claim_name="shared"))
+    words = dra.wait_for_event("second", "claim default/shared")
+
+    assert "one pod at a time" in words
+    assert "net1" in dra.addresses("first")
+    dra.delete("first")
+    dra.wait_until_ready("second")
+    assert "net1" in dra.addresses("second")
+    dra.delete_all()
+    dra.kubectl.run("delete", "resourceclaim", "shared")
+
+
+def test_pods_keep_their_rails_over_restarts_of_daemon_and_kubelet(dra: ClusterNode) -> None:
+    one = dra.run("one", 2)
+    before = vfs(dra, one)
+    dra.railnet.restart()
+    dra.railnet.roll_out()
+    late = dra.run("late", 1)
+    dra.restart_kubelet()
+    wait_until(lambda: untainted(NODE) == _ALL, _SECONDS, "the slices to be written again")
+    last = dra.run("last", 1)
+
+    assert vfs(dra, one) == before
+    assert len(before | vfs(dra, late) | vfs(dra, last)) == 4
+
+
+def test_pods_that_start_while_the_daemon_is_replaced_get_their_rails(dra: ClusterNode) -> None:
+    names = [dra.bring("early", 1)]
+    dra.railnet.restart()
+    names += [dra.bring("during", 1) for _ in range(4)]
+    dra.railnet.roll_out()
+    dra.wait_until_ready(*names)
+
+    assert all("net1" in dra.addresses(name) for name in names)
+    assert len(set().union(*(vfs(dra, name) for name in names))) == len(names)
+
+
+def test_unhealthy_vfs_are_tainted_until_their_rail_is_back(dra: ClusterNode) -> None:
+    fabric = dra.fabrics[1]
+    fabric.stop()
+    try:
+        wait_until(lambda: untainted(NODE) == VFS, _SECONDS, "the devices of the rail to be tainted")
+        tainted = [device for device in devices(NODE) if device.get("taints")]
+        waiting = dra.bring("waiting", _ALL)
+        dra.wait_for_event(waiting, "cannot allocate all claims")
+    finally:
+        fabric.start()
+    dra.wait_until_ready(waiting)
+
+    assert {device["attributes"]["rail"]["int"] for device in tainted} == {1}
+    assert all(taint["effect"] == "NoSchedule" for device in tainted for taint in device["taints"])
+    assert untainted(NODE) == _ALL
+
+
+def test_node_changes_its_way_under_running_pods_and_back(node: ClusterNode) -> None:
+    old = node.run("old-way", 2)
+    before = vfs(node, old)
+    offer_left = _ALL - len(before)
+    node.railnet.apply_values(_VALUES)
+    node.railnet.roll_out()
+    wait_until(lambda: untainted(NODE) == offer_left, _SECONDS, "the free VFs to be in slices")
+    new = node.run("new-way", offer_left)
+    assert vfs(node, old) == before
+    assert not before & vfs(node, new)
+
+    node.railnet.apply()
+    node.railnet.roll_out()
+    wait_until(lambda: not slices(NODE), _SECONDS, "the slices to go")
+    assert set(node.addresses(new)) == {"eth0", *(f"net{number}" for number in range(1, offer_left + 1))}
+    node.delete(old)
+    node.wait_for_vfs(len(before))
+    again = node.run("again", len(before))
+    assert vfs(node, again) == before
+    assert node.forget_pods() == []
+    node.wait_for_vfs(_ALL)
+
+
+def test_one_manifest_runs_on_nodes_of_either_way(dra: ClusterNode) -> None:
+    dra.kubectl.run("label", "node", *dra.others, f"{_WAY}=old")
+    try:
+        with dra.all_nodes():
+            names = []
+            for where in dra.nodes():
+                described = pod(f"on-{where}", 1)
+                described["spec"]["nodeSelector"] = {"kubernetes.io/hostname": where}
+                dra.create(described)
+                names.append(described["metadata"]["name"])
+            dra.wait_until_ready(*names)
+
+            assert all("net1" in dra.addresses(name) for name in names)
+            assert len(claims()) == 1
+            dra.delete(*names)
+    finally:
+        dra.kubectl.run("label", "node", *dra.others, f"{_WAY}-")
