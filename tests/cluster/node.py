@@ -157,6 +157,10 @@ class ClusterNode:
     ) -> None:
         self._made.close()
 
+    def set_port(self, rail: int, *, active: bool) -> None:
+        """Have the port of a rail of the first node go down, or be ACTIVE again."""
+        self._worker.hca.set_port(pfs_of(NODE, self._cards)[rail].address, active=active)
+
     @contextlib.contextmanager
     def joined_rails(self) -> Iterator[None]:
         """Cable the rails' fabrics to each other, as leaves of one fabric are: pods of different rails reach each other."""

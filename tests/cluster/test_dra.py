@@ -57,7 +57,7 @@ def names_of(addresses: set[str]) -> set[str]:
 
 
 def environment(node: ClusterNode, name: str) -> dict[str, str]:
-    return dict(line.partition("=")[::2] for line in node.execute(name, "env").splitlines())
+    return dict(word.partition("=")[::2] for word in node.execute(name, "cat", "/proc/1/environ").split("\0"))
 
 
 def test_unchanged_pod_gets_its_rails_through_dra(dra: ClusterNode) -> None:
@@ -102,7 +102,7 @@ def test_status_of_a_claim_names_interface_and_addresses(dra: ClusterNode) -> No
 
     assert device["networkData"]["interfaceName"] == "net1"
     assert device["networkData"]["ips"] == [address]
-    assert device["networkData"]["hardwareAddress"].count(":") == 19
+    assert "hardwareAddress" not in device["networkData"]  # a simulated netdev has none
     assert [(one["type"], one["status"]) for one in device["conditions"]] == [("Ready", "True")]
 
 
@@ -147,15 +147,14 @@ def test_pods_that_start_while_the_daemon_is_replaced_get_their_rails(dra: Clust
 
 
 def test_unhealthy_vfs_are_tainted_until_their_rail_is_back(dra: ClusterNode) -> None:
-    fabric = dra.fabrics[1]
-    fabric.stop()
+    dra.set_port(1, active=False)
     try:
         wait_until(lambda: untainted(NODE) == VFS, _SECONDS, "the devices of the rail to be tainted")
         tainted = [device for device in devices(NODE) if device.get("taints")]
         waiting = dra.bring("waiting", _ALL)
         dra.wait_for_event(waiting, "cannot allocate all claims")
     finally:
-        fabric.start()
+        dra.set_port(1, active=True)
     dra.wait_until_ready(waiting)
 
     assert {device["attributes"]["rail"]["int"] for device in tainted} == {1}

@@ -64,7 +64,7 @@ class Worker:
         self.fabrics = tuple(self._made.enter_context(Fabric()) for _ in self.pfs)
         for fabric, uplink in zip(self.fabrics, self._uplinks, strict=False):  # the first node has none of its own
             fabric.join(uplink)
-        hca = Hca(dict(zip(self.pfs, self.fabrics, strict=True)), SYSFS, Path("/dev"))
+        self.hca = hca = Hca(dict(zip(self.pfs, self.fabrics, strict=True)), SYSFS, Path("/dev"))
         self._made.callback(hca.close)
 
     def start_runtime(self, archives: Iterable[Path]) -> None:
