@@ -36,6 +36,10 @@ REFUSED: list[tuple[features.Values, str]] = [
         "controllers.stickyAddresses.enabled needs controllers.enabled",
     ),
     ({**features.STICKY, "controllers.stickyAddresses.range": ""}, "controllers.stickyAddresses.range is empty: set"),
+    (
+        {"node.configuration": {"offer": "dra"}},
+        "node.configuration sets offer, which also needs rights and a policy: set the value offer",
+    ),
     ({"railsCondition.taint": True}, "railsCondition.taint needs railsCondition.enabled: true"),
     *(
         (values, f"{place} sets publish.{key}, which also needs rights and a policy: set the value {value} instead")
@@ -216,7 +220,7 @@ def example() -> JsonObject:
     parse(text, "docs/configuration.md")
     whole: JsonObject = yaml.safe_load(text)
     assert whole.keys() == known_keys()
-    for key in ("apiVersion", "kind", "admission"):
+    for key in ("apiVersion", "kind", "admission", "offer"):
         del whole[key]
     whole["publish"] = {key: whole["publish"][key] for key in ("networkStatus", "events")}
     return whole
