@@ -33,7 +33,7 @@ from typing import Any, Protocol, TypeVar
 import grpc.aio
 
 from deviceplugin.plugin_socket import PluginSocket, require_folder
-from railnet.kernel.threads.file_reads import read_in_time
+from railnet.kernel.threads.file_reads import answered, read_in_time
 from railnet.kernel.waiting import take_outcome
 from railnet.kubelet.api import pluginregistration_pb2 as api
 from railnet.kubelet.api import pluginregistration_pb2_grpc as grpc_api
@@ -102,6 +102,7 @@ class Registration(grpc_api.RegistrationServicer):
         self._retry_seconds, self._tell_registered = retry_seconds, registered
         self._name, self._seen_by_kubelet = "", Path()  # of the socket
         self._refused = asyncio.Event()
+        self._late = set[asyncio.Task[None]]()  # the ends of sockets that were bound too late
 
     @property
     def resource(self) -> str:
@@ -218,10 +219,14 @@ class Registration(grpc_api.RegistrationServicer):
         self._name, self._seen_by_kubelet = plugin_socket.name, plugin_socket.seen_by_kubelet
         in_time = partial(_in_time, f"{kubelet.path}/{REGISTRY}")
         self._refused.clear()
-        server = self._server()
+        server, late = self._server(), False
         try:
             await in_time(plugin_socket.open)
-            await in_time(partial(plugin_socket.bind, server.add_insecure_port))
+            try:
+                await in_time(partial(plugin_socket.bind, server.add_insecure_port))
+            except TimeoutError:
+                late = True
+                raise
             await _to_the_end(
                 server.start()
             )  # before any step that may fail: only a server that has started closes its socket
@@ -229,10 +234,30 @@ class Registration(grpc_api.RegistrationServicer):
             yield plugin_socket
         finally:
             self.registered = False
-            await _remove(in_time, plugin_socket)
-            plugin_socket.close()
-            # ListAndWatch never ends by itself. Kubelet, which has just refused the socket, hears the answer to that call first.
-            await server.stop(grace=_ANSWER_SECONDS if self._refused.is_set() else None)
+            if late:
+                self._end_when_the_disk_answers(f"{kubelet.path}/{REGISTRY}", plugin_socket, server)
+            else:
+                await _remove(in_time, plugin_socket)
+                plugin_socket.close()
+                # ListAndWatch never ends by itself. Kubelet, which has just refused the socket, hears the answer to that call first.
+                await server.stop(grace=_ANSWER_SECONDS if self._refused.is_set() else None)
+
+    def _end_when_the_disk_answers(self, registry: str, plugin_socket: PluginSocket, server: grpc.aio.Server) -> None:
+        """Have a socket end that may be bound after its time: a process listens on it then, so no later start would remove its file."""
+
+        async def end() -> None:
+            try:
+                await answered(registry)
+                await server.start()  # only a server that has started closes its socket
+                await server.stop(grace=None)
+                await _remove(partial(_in_time, registry), plugin_socket)
+            finally:
+                plugin_socket.close()
+
+        task = asyncio.create_task(end())
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+        task.add_done_callback(take_outcome)
 
     def _server(self) -> grpc.aio.Server:
         server = grpc.aio.server()

@@ -6,6 +6,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from errno import ETIMEDOUT
 from pathlib import Path
 
@@ -345,6 +346,13 @@ def test_registration_moves_to_the_folder_of_a_kubelet_that_starts_later_with_an
     asyncio.run(main())
 
 
+def give_the_disk(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let work with files take so long. What waits for work that was not done in time must know the same work."""
+    reads = FileReads(seconds)
+    monkeypatch.setattr(registration, "read_in_time", reads.read)
+    monkeypatch.setattr(registration, "answered", reads.answered)
+
+
 @pytest.mark.parametrize("step", ["open", "bind", "show"])
 def test_disk_that_hangs_holds_no_event_loop_and_the_pool_is_served_when_the_disk_answers(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, step: str, caplog: pytest.LogCaptureFixture
@@ -356,7 +364,7 @@ def test_disk_that_hangs_holds_no_event_loop_and_the_pool_is_served_when_the_dis
         whole(plugin_socket, *arguments)
 
     monkeypatch.setattr(PluginSocket, step, hang)
-    monkeypatch.setattr(registration, "read_in_time", FileReads(0.05).read)
+    give_the_disk(0.05, monkeypatch)
 
     async def act(kubelet: Kubelet, _: Registration) -> None:
         async with asyncio.timeout(WAIT_SECONDS):
@@ -370,12 +378,60 @@ def test_disk_that_hangs_holds_no_event_loop_and_the_pool_is_served_when_the_dis
     during(kubelet, act)
 
 
+def listening_sockets(name: str) -> list[str]:
+    """Return the paths by which this process's listening Unix sockets of that name were bound."""
+    own = set()
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # that of the folder itself
+            own.add(str(descriptor.readlink()))
+    # The fourth column of /proc/net/unix is the flags; 10000 is __SO_ACCEPTCON (include/linux/net.h). The seventh is the inode.
+    rows = (line.split() for line in Path("/proc/net/unix").read_text().splitlines())
+    return [
+        row[7]
+        for row in rows
+        if len(row) > 7 and row[3] == "00010000" and name in row[7] and f"socket:[{row[6]}]" in own
+    ]
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["bound at last", "refused at last"])
+def test_socket_that_is_bound_after_its_time_is_closed_and_its_file_removed(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, fails: bool
+) -> None:
+    disk, whole, late = threading.Event(), PluginSocket.bind, list[str]()
+
+    def hang(plugin_socket: PluginSocket, bind: Callable[[str], object]) -> None:
+        def bind_late(path: str) -> None:
+            if not disk.is_set():
+                late.append(plugin_socket.name)
+                assert disk.wait(WAIT_SECONDS)
+                if fails:
+                    raise RuntimeError("Failed to bind to address")
+            bind(path)
+
+        whole(plugin_socket, bind_late)
+
+    monkeypatch.setattr(PluginSocket, "bind", hang)
+    give_the_disk(0.05, monkeypatch)
+
+    async def act(kubelet: Kubelet, _: Registration) -> None:
+        async with asyncio.timeout(WAIT_SECONDS):
+            while "does its disk answer" not in caplog.text:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.01)
+            disk.set()
+            path = await kubelet.socket()
+            while [each.name for each in kubelet.registry.iterdir()] != [path.name] or listening_sockets(late[0]):  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.01)
+        assert len(listening_sockets(path.name)) == 1
+
+    during(kubelet, act)
+
+
 def test_disk_that_hangs_ends_no_registration_that_kubelet_watches(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = threading.Event()
     monkeypatch.setattr(PluginSocket, "exists", lambda _: disk.wait(WAIT_SECONDS))
-    monkeypatch.setattr(registration, "read_in_time", FileReads(0.05).read)
+    give_the_disk(0.05, monkeypatch)
 
     async def act(kubelet: Kubelet, registration: Registration) -> None:
         async with dial(await kubelet.socket()) as dialled:
@@ -394,7 +450,7 @@ def test_disk_that_hangs_ends_no_registration_that_kubelet_watches(
 def test_registration_ends_in_time_while_the_disk_hangs(kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = threading.Event()
     monkeypatch.setattr(PluginSocket, "remove", lambda _: disk.wait(WAIT_SECONDS))
-    monkeypatch.setattr(registration, "read_in_time", FileReads(0.05).read)
+    give_the_disk(0.05, monkeypatch)
 
     async def main() -> None:
         task = asyncio.create_task(a_registration(kubelet.folder).serve())

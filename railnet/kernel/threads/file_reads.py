@@ -3,6 +3,7 @@
 `railnet.kernel.threads.bounded_reads` is the same for hardware's files. Files on a tmpfs (/run) and the kernel's own are read directly.
 """
 
+import asyncio
 from collections.abc import Callable
 from errno import ETIMEDOUT
 from typing import TypeVar
@@ -46,6 +47,12 @@ class FileReads:
         contents: _Read = call.future.result()
         return contents
 
+    async def answered(self, file: str) -> None:
+        """Wait until work with this file that was not done in time has returned, which may be never. Its outcome is dropped."""
+        hung = self._hung.get(file)
+        if hung is not None:
+            await asyncio.wait({hung.future})
+
     def _does_not_answer(self, file: str) -> OSError:
         why = f"not read within {self._seconds:g} s: does its disk answer? look in dmesg. It is read again as soon as it does"
         return OSError(ETIMEDOUT, why, file)
@@ -57,3 +64,8 @@ _reads = FileReads()
 async def read_in_time(file: str, work: Callable[[], _Read]) -> _Read:
     """Do the same as `FileReads.read`, with the threads that all parts of this process share."""
     return await _reads.read(file, work)
+
+
+async def answered(file: str) -> None:
+    """Do the same as `FileReads.answered`, for the work of `read_in_time`."""
+    await _reads.answered(file)

@@ -36,6 +36,25 @@ def test_file_that_hangs_is_an_error_in_time_and_other_files_are_read(tmp_path: 
     run(scenario)
 
 
+def test_end_of_late_work_can_be_awaited_and_work_in_time_needs_no_wait(tmp_path: Path) -> None:
+    hung = tmp_path / "hung"
+    os.mkfifo(hung)
+
+    async def scenario() -> None:
+        reads = FileReads(0.05)
+        await reads.answered(str(hung))
+        with pytest.raises(TimeoutError):
+            await reads.read(str(hung), hung.read_bytes)
+        answer = asyncio.create_task(reads.answered(str(hung)))
+        await asyncio.sleep(0.02)
+        assert not answer.done()
+        hung.write_bytes(b"late")
+        await answer
+        await reads.answered(str(hung))
+
+    run(scenario)
+
+
 def test_event_loop_goes_on_while_a_file_hangs(tmp_path: Path) -> None:
     hung = tmp_path / "hung"
     os.mkfifo(hung)
