@@ -197,18 +197,26 @@ class Connections:
             self._end(self._least_worth(connection))
 
     def _least_worth(self, new: Connection) -> Connection:
-        """Return which connection is closed for a new one: an idle one without a review, else one of the client that has the most.
+        """Return which connection is closed for a new one.
 
-        Clients of many addresses have one connection each, and an API server has several.
+        An idle one that has had no review, else one of the client that has the most. All connections without a review count as one client's,
+        since clients of many addresses have one each, and an API server has several. Of these the oldest is closed: an API server's review
+        is answered within milliseconds.
         """
         fresh = self._loop.time() - _FRESH_SECONDS
 
         def worth(connection: Connection) -> tuple[bool, bool, float]:
             return connection.busy, connection.proven or connection.active > fresh, connection.active
 
-        useless = [connection for connection in self._open.all() if worth(connection)[:2] == (False, False)]
-        candidates = useless or self._open.of(self._open.largest())
-        return min((connection for connection in candidates if connection is not new), key=worth, default=new)
+        others = [connection for connection in self._open.all() if connection is not new]
+        if useless := [connection for connection in others if worth(connection)[:2] == (False, False)]:
+            return min(useless, key=worth)
+        unproven, largest = [connection for connection in others if not connection.proven], self._open.largest()
+        if len(unproven) >= self._open.count(largest):
+            return unproven[0]
+        return min(
+            (connection for connection in self._open.of(largest) if connection is not new), key=worth, default=new
+        )
 
     def _look_after(self) -> None:
         """End what has been silent or unread for too long; again and again."""

@@ -83,6 +83,11 @@ class Served:
         self.connections.append(Connection(reader, writer))
         return self.connections[-1]
 
+    def abort_clients(self) -> None:
+        """Have all clients go, also in the middle of a request."""
+        for connection in self.connections:
+            connection.writer.transport.abort()
+
 
 class HttpAnswer:
     def __init__(self, status: int, headers: dict[str, str], body: bytes):
@@ -149,6 +154,5 @@ async def serving(
         yield served
     finally:
         await served.server.close(5)
-        for connection in served.connections:
-            connection.writer.transport.abort()
+        served.abort_clients()
         await asyncio.sleep(0)  # a transport ends in the next round of the loop

@@ -335,6 +335,65 @@ def test_idle_clients_of_many_addresses_take_no_connection_of_a_client_that_is_r
     run(test)
 
 
+HALF_A_REQUEST = request(a_review(PLAIN))[:-1]
+
+
+def test_busy_clients_of_many_addresses_take_no_connection_of_a_client_that_is_reviewed(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(connections, "_MAX_OPEN", 6)
+
+    async def test(served: Served) -> None:
+        kept = [await served.connect() for _ in range(3)]
+        for connection in kept:
+            assert (await connection.post(a_review(PLAIN))).status == 200
+        for number in range(2, 12):
+            (await served.connect(source=f"127.0.1.{number}")).send(HALF_A_REQUEST)
+
+        for connection in kept:
+            assert (await connection.post(a_review(PLAIN))).status == 200
+        served.abort_clients()
+
+    run(test)
+
+
+def test_first_review_of_a_client_is_answered_beside_busy_clients_of_many_addresses(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(connections, "_MAX_OPEN", 6)
+
+    async def test(served: Served) -> None:
+        for number in range(2, 12):
+            (await served.connect(source=f"127.0.1.{number}")).send(HALF_A_REQUEST)
+        first = await served.connect()
+        first.send(HALF_A_REQUEST)
+        for number in range(12, 16):
+            (await served.connect(source=f"127.0.1.{number}")).send(HALF_A_REQUEST)
+        first.send(request(a_review(PLAIN))[-1:])
+
+        assert (await first.answer()).status == 200
+        served.abort_clients()
+
+    run(test)
+
+
+def test_client_of_many_reviewed_connections_takes_none_from_a_client_without_a_review(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(connections, "_MAX_OPEN", 6)
+
+    async def test(served: Served) -> None:
+        for _ in range(6):
+            assert (await (await served.connect(source="127.0.1.2")).post(a_review(PLAIN))).status == 200
+        first = await served.connect()
+        first.send(HALF_A_REQUEST)
+        for _ in range(6):
+            assert (await (await served.connect(source="127.0.1.2")).post(a_review(PLAIN))).status == 200
+        first.send(request(a_review(PLAIN))[-1:])
+
+        assert (await first.answer()).status == 200
+
+    run(test)
+
+
 FLOODS = {
     "silent": Flood(0, 3000),
     "silent, from the API server's address": Flood(0, 3000, source="127.0.0.1"),
