@@ -9,7 +9,9 @@ TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it fo
 if TYPE_CHECKING:
     from cni.host.json_object import JsonObject
 
-SUPPORTED_VERSIONS = ("0.3.1", "0.4.0", "1.0.0", "1.1.0")
+# 0.3.0 differs from 0.3.1 in one name of a result of ADD, whose bytes Railnet passes on (cni, Documentation/spec-upgrades.md; libcni reads both
+# into one type). Linkerd's script makes lists of this version.
+SUPPORTED_VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
 _SINCE = {CHECK: CHECK_SINCE, GC: STATUS_AND_GC_SINCE, STATUS: STATUS_AND_GC_SINCE}
 DEFAULT_RESOURCES = ["rdma/ib_vf"]
 DEFAULT_CONFLIST = "/etc/cni/net.d/00-railnet.conflist"  # the folder is the default of containerd and CRI-O

@@ -47,7 +47,7 @@ class Installer:
         (PLUGINS / self.kind).chmod(0o755)
         self._begin()
         self._end.clear()
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -128,7 +128,7 @@ class IstioInstaller(Installer):
 
 
 class LinkerdInstaller(Installer):
-    """It appends its plugin to each file whose checksum is not the one it wrote."""
+    """It appends its plugin to each file whose checksum is not the one it wrote. A file of one plugin becomes a list (filter.jq)."""
 
     def __init__(self, folder: Path = Path("/etc/cni/net.d")) -> None:
         """Install linkerd-cni."""
@@ -139,7 +139,7 @@ class LinkerdInstaller(Installer):
         self._sums = {}
 
     def _look(self) -> bool:
-        for path in sorted(self.folder.glob("*.conflist")):
+        for path in sorted((*self.folder.glob("*.conf"), *self.folder.glob("*.conflist"))):
             try:
                 self._sync(path)
             except (FileNotFoundError, ValueError):  # moved away meanwhile, or half written: jq prints nothing
@@ -149,13 +149,20 @@ class LinkerdInstaller(Installer):
     def _sync(self, path: Path) -> None:
         if hashlib.sha256(path.read_bytes()).hexdigest() == self._sums.get(path):
             return
-        conf = self._without(json.loads(path.read_bytes()))
+        conf = json.loads(path.read_bytes())
+        if "type" in conf:
+            plugin = {key: value for key, value in conf.items() if key != "cniVersion"}
+            conf = {"plugins": [plugin], "name": "k8s-pod-network", "cniVersion": "0.3.0"}
+        conf = self._without(conf)
         plugin = {"name": "linkerd-cni", "type": "linkerd-cni", "log_level": "info", "policy": {"type": "k8s"}}
         content = json.dumps({**conf, "plugins": [*conf["plugins"], plugin]}, indent=2).encode() + b"\n"
-        self._sums[path] = hashlib.sha256(content).hexdigest()
+        written = path.with_suffix(".conflist")
+        self._sums[written] = hashlib.sha256(content).hexdigest()
         temporary = path.with_name("linkerd-cni.conf.default")
         temporary.write_bytes(content)
-        temporary.rename(path)
+        temporary.rename(written)
+        if written != path:
+            path.unlink()
 
     def _clean(self) -> None:
         for path in sorted(self.folder.glob("*.conflist")):

@@ -102,6 +102,33 @@ def test_each_pod_gets_the_plugin_once_while_both_start_again(node: Node, instal
     assert_once(installer.kind, "DEL", pods)
 
 
+@pytest.mark.parametrize("first", ["railnet", "installer"])
+def test_list_of_version_0_3_0_that_linkerd_makes_of_a_single_plugin_serves_pods_with_and_without_a_rail(
+    node: Node, first: str
+) -> None:
+    single = {"cniVersion": "0.3.1", "name": "cbr0", "type": "flannel", "delegate": {"isDefaultGateway": True}}
+    FLANNEL.unlink()
+    FLANNEL.with_suffix(".conf").write_text(json.dumps(single))
+    linkerd = LinkerdInstaller()
+    steps = [lambda: install(node), linkerd.start]
+    for step in steps if first == "railnet" else reversed(steps):
+        step()
+    settled("linkerd-cni")
+
+    pods = [*run_pods(node, "plain", 2), node.run_pod("train", vfs=1)]
+    node.stop_daemon()
+    pods += run_pods(node, "alone", 1)
+    node.start_daemon()
+    linkerd.stop()
+    for pod in pods:
+        node.remove_pod(pod)
+
+    written = json.loads(FLANNEL.read_bytes())["cniVersion"], json.loads(OURS.read_bytes())["cniVersion"]
+    assert written == ("0.3.0", "0.3.0")
+    assert_once("linkerd-cni", "ADD", pods)
+    assert_once("linkerd-cni", "DEL", pods)
+
+
 def test_plugin_goes_with_its_installer(node: Node, installer: Installer) -> None:
     install(node)
     installer.start()

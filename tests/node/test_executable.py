@@ -102,7 +102,7 @@ def test_odd_configuration_has_its_code(node: Node, sandbox: Sandbox, daemon: st
 def test_version_is_answered_in_every_state_of_the_daemon(node: Node, daemon: str) -> None:
     answer = run({"CNI_COMMAND": "VERSION"}, b'{"cniVersion":"0.4.0"}', status=0)
 
-    assert answer == {"cniVersion": "0.4.0", "supportedVersions": ["0.3.1", "0.4.0", "1.0.0", "1.1.0"]}
+    assert answer == {"cniVersion": "0.4.0", "supportedVersions": ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"]}
 
 
 def test_request_to_the_daemon_imports_only_built_in_modules(node: Node, sandbox: Sandbox) -> None:

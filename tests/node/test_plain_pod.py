@@ -96,7 +96,7 @@ def test_plain_pod_keeps_its_port_mappings(node: Node) -> None:
     assert conf["runtimeConfig"] == {"portMappings": mappings}
 
 
-@pytest.mark.parametrize("version", ["0.3.1", "0.4.0", "1.0.0"])
+@pytest.mark.parametrize("version", ["0.3.0", "0.3.1", "0.4.0", "1.0.0"])
 def test_plain_pod_works_in_each_cni_version(node: Node, version: str) -> None:
     write_stub("stub", f'cat >/run/stub-conf; [ $CNI_COMMAND = DEL ] || printf \'{{"cniVersion":"{version}"}}\'')
     primary_of({"type": "stub"}, version=version)

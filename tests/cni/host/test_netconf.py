@@ -91,13 +91,13 @@ def test_version_is_kept_when_railnet_speaks_it(version: str) -> None:
     assert parse(a_conf(cniVersion=version)).version == version
 
 
-@pytest.mark.parametrize("version", ["0.2.0", "0.3.0", "1.2.0", "2.0.0", "", "1.0", None, 1, [], {}], ids=repr)
+@pytest.mark.parametrize("version", ["0.2.0", "0.3.2", "1.2.0", "2.0.0", "", "1.0", None, 1, [], {}], ids=repr)
 def test_version_is_incompatible_when_railnet_does_not_speak_it(version: object) -> None:
     error = refusal(a_conf(cniVersion=version))
 
     assert error.code == INCOMPATIBLE_VERSION
     assert f"cniVersion {version!r} is not supported" in str(error)
-    assert error.details == "Railnet speaks 0.3.1, 0.4.0, 1.0.0, 1.1.0"
+    assert error.details == "Railnet speaks 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0"
 
 
 def test_version_that_is_missing_is_the_specifications_oldest() -> None:
@@ -253,7 +253,7 @@ def test_gc_without_a_list_is_refused_as_it_would_collect_everything() -> None:
 
 
 @pytest.mark.parametrize("command", [GC, STATUS])
-@pytest.mark.parametrize("version", ["0.3.1", "0.4.0", "1.0.0"])
+@pytest.mark.parametrize("version", ["0.3.0", "0.3.1", "0.4.0", "1.0.0"])
 def test_gc_and_status_in_a_version_without_them_are_code_1(command: str, version: str) -> None:
     with pytest.raises(CniError, match=f"cniVersion {version} has no {command}") as raised:
         parse(a_conf(cniVersion=version, **{VALID: []}), command)

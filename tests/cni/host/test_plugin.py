@@ -162,7 +162,7 @@ def test_error_is_in_the_version_of_the_request(runtime: Runtime) -> None:
 def test_version_lists_what_railnet_speaks(runtime: Runtime, stdin: bytes, version: str) -> None:
     done = runtime.call("VERSION", stdin, CNI_CONTAINERID=None, CNI_IFNAME=None, CNI_NETNS=None, CNI_PATH=None)
 
-    supported = ["0.3.1", "0.4.0", "1.0.0", "1.1.0"]
+    supported = ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"]
     assert json.loads(done.stdout) == {"cniVersion": version, "supportedVersions": supported}
     assert (done.returncode, done.stderr) == (0, b"")
 

@@ -167,7 +167,7 @@ def test_conflist_names_kubelets_root_folder_where_it_is_not_the_default() -> No
     assert (plugin["kubelet"], netconf.DEFAULT_KUBELET) == ("/var/lib/k0s/kubelet", root_folder.DEFAULT)
 
 
-@pytest.mark.parametrize("version", ["0.3.1", "0.4.0", "1.0.0", "1.1.0"])
+@pytest.mark.parametrize("version", ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"])
 def test_plugin_parses_the_composed_conflist(version: str) -> None:
     conflist = composed({**FLANNEL, "cniVersion": version})
     sent = {**conflist["plugins"][0], "cniVersion": conflist["cniVersion"], "name": conflist["name"]}
