@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from ipaddress import ip_interface, ip_network
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from simnode.demo.table import rendered
 PICTURE = Path(__file__).parents[2] / "docs/demo.svg"
 DEMO = [sys.executable, "-m", "simnode.demo"]
 PLANTED = Path("/run/planted-by-a-test")
+_SECONDS = 600  # the demo takes six on two processors, and many times that beside other work
 
 
 class Run:
@@ -34,7 +36,7 @@ class Run:
 
 def demo(env: dict[str, str] | None = None) -> Run:
     began = time.monotonic()
-    done = subprocess.run([*DEMO, "--json"], stdout=subprocess.PIPE, text=True, env=env, check=False)
+    done = subprocess.run([*DEMO, "--json"], stdout=subprocess.PIPE, text=True, env=env, check=False, timeout=_SECONDS)
     return Run(done.returncode, done.stdout, time.monotonic() - began)
 
 
@@ -43,11 +45,11 @@ def run() -> Run:
     return demo()
 
 
-def test_all_steps_of_the_demo_succeed_in_time(run: Run) -> None:
+def test_all_steps_of_the_demo_succeed(run: Run, measured: Callable[[str], None]) -> None:
     wrong = [entry for entry in (*run.shown["pings"], *run.shown["checks"]) if not entry["ok"]]
 
+    measured(f"the demo: {run.seconds:.1f} s")
     assert (run.status, wrong) == (0, [])
-    assert run.seconds < 30
 
 
 def test_each_node_has_pods_with_0_1_and_2_vfs(run: Run) -> None:
