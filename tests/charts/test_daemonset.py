@@ -178,7 +178,7 @@ def test_apparmor_profile_is_a_field_and_no_annotation() -> None:
     assert metadata["annotations"].keys() == {"railnet.io/configuration"}
 
 
-def test_account_may_write_status_and_events_and_read_nothing() -> None:
+def test_account_may_write_status_and_events_and_remove_slices() -> None:
     account, role, binding = (
         of_kind(kustomized(), kind, "railnet") for kind in ("ServiceAccount", "ClusterRole", "ClusterRoleBinding")
     )
@@ -195,6 +195,7 @@ def test_account_may_write_status_and_events_and_read_nothing() -> None:
     assert [(rule["apiGroups"], rule["resources"], rule["verbs"]) for rule in role["rules"]] == [
         ([""], ["pods/status"], ["patch"]),
         ([""], ["events"], ["create", "patch"]),
+        (["resource.k8s.io"], ["resourceslices"], ["list", "delete"]),
     ]
 
 

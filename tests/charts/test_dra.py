@@ -1,4 +1,4 @@
-"""The chart with offer: dra: rights, policies and DeviceClasses come together, and the policies refuse what is another node's."""
+"""The chart and DRA: rights, policies and DeviceClasses come together, and the policies refuse what is another node's."""
 
 import json
 from collections.abc import Iterator
@@ -17,6 +17,7 @@ from tests.charts.test_own_node import NODE_NAME, USER, evaluate
 from tests.railnet.dra.slice_store import NODE, a_device
 
 GROUP = "resource.k8s.io"
+POLICY = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 SLICES, CLAIMS = (f"railnet-own-node-{resource}" for resource in ("resourceslices", "resourceclaims"))
 OF_A_NODE = {**USER, "extra": {NODE_NAME: [NODE.name]}}
 OTHER_NODE = {**USER, "extra": {NODE_NAME: ["gpu-8"]}}
@@ -63,23 +64,37 @@ def test_value_adds_rights_policies_classes_and_the_key() -> None:
     without, with_it = rendered(), rendered(**features.DRA)
 
     assert rights(with_it, "railnet") - rights(without, "railnet") == {
-        *((GROUP, "resourceslices", verb) for verb in ("list", "get", "create", "update", "delete")),
+        *((GROUP, "resourceslices", verb) for verb in ("get", "create", "update")),
         (GROUP, "resourceclaims", "get"),
         *((GROUP, "resourceclaims/status", verb) for verb in ("patch", "update")),
         *((GROUP, "resourceclaims/driver", f"associated-node:{verb}") for verb in ("patch", "update")),
         ("", "nodes", "get"),
     }
     assert by_name(with_it).keys() - by_name(without).keys() == {
-        *(
-            (kind, name)
-            for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-            for name in (SLICES, CLAIMS)
-        ),
+        *((kind, CLAIMS) for kind in POLICY),
         ("DeviceClass", "rdma.railnet.io"),
         ("DeviceClass", "rdma-ib-vf"),
     }
     assert parse(node_yaml(with_it), "node.yaml").offer == "dra"
     assert parse(node_yaml(without), "node.yaml").offer == "device-plugin"
+
+
+@pytest.mark.slow
+def test_node_without_the_value_may_remove_its_slices() -> None:
+    documents = rendered()
+
+    assert {(GROUP, "resourceslices", verb) for verb in ("list", "delete")} <= rights(documents, "railnet")
+    assert {(kind, SLICES) for kind in POLICY} <= by_name(documents).keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("offer", ["device-plugin", "dra"])
+def test_rights_to_slices_never_come_without_the_policy(offer: str) -> None:
+    documents = rendered(**{"ownNode.enabled": False, "offer": offer})
+    of_slices = {right for right in rights(documents, "railnet") if right[1] == "resourceslices"}
+
+    assert bool(of_slices) == (offer == "dra")
+    assert {kind for kind, name in by_name(documents) if name == SLICES} == (set(POLICY) if of_slices else set())
 
 
 @pytest.mark.slow

@@ -25,7 +25,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PODS, EVENTS, NETWORK_STATUS, *BINDINGS = yaml.safe_load_all(
     (ROOT / "daemonset/pods-and-events-policy.yaml").read_text()
 )
-POLICIES = {"pods": PODS, "events": EVENTS}
+SLICES, BINDING_OF_SLICES = yaml.safe_load_all((ROOT / "daemonset/slices-policy.yaml").read_text())
+BINDINGS.append(BINDING_OF_SLICES)
+POLICIES = {"pods": PODS, "events": EVENTS, "slices": SLICES}
 ACCOUNT = "system:serviceaccount:railnet:railnet"
 NODE_NAME = "authentication.kubernetes.io/node-name"
 USER = {"username": ACCOUNT, "groups": [], "extra": {NODE_NAME: ["node-a"]}}
@@ -222,7 +224,7 @@ def test_policies_cover_all_resources_of_the_role() -> None:
 
 
 def test_bindings_make_the_policies_deny() -> None:
-    policies = (*POLICIES.values(), NETWORK_STATUS)
+    policies = (PODS, EVENTS, NETWORK_STATUS, SLICES)
     bound = [{"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]} for policy in policies]
 
     assert [binding["spec"] for binding in BINDINGS] == bound

@@ -63,7 +63,9 @@ FEATURES = [
         features.OWN_NODE,
         objects("railnet-own-node-pods", *POLICY)
         | objects("railnet-own-node-events", *POLICY)
-        | objects("railnet-network-status", *POLICY),
+        | objects("railnet-network-status", *POLICY)
+        | objects("railnet-own-node-resourceslices", *POLICY),
+        rights={"railnet": {("resource.k8s.io", "resourceslices", verb) for verb in ("list", "delete")}},
     ),
     Feature(
         "topologyLabels.enabled",
@@ -85,6 +87,14 @@ FEATURES = [
         set(),
         rights={"railnet": {("", "nodes", "patch")}},
         configuration={"publish": {"railsTaint": True}},
+    ),
+    Feature(
+        "offer",
+        features.DRA,
+        objects("railnet-own-node-resourceclaims", *POLICY)
+        | {("DeviceClass", name) for name in ("rdma.railnet.io", "rdma-ib-vf")},
+        rights={"railnet": None},  # tests/charts/test_dra.py
+        configuration={"offer": "dra"},
     ),
     Feature(
         "webhook.enabled",
@@ -184,7 +194,8 @@ FEATURES = [
     ),
 ]
 EACH = pytest.mark.parametrize("feature", FEATURES, ids=lambda feature: feature.value)
-OFF = {"webhook.priorityClass": "", "webhook.environment": True}  # what a value is without its feature
+# What a value is without its feature.
+OFF = {"offer": "device-plugin", "webhook.priorityClass": "", "webhook.environment": True}
 
 
 def both(feature: Feature) -> tuple[list[JsonObject], list[JsonObject]]:
@@ -290,7 +301,9 @@ def test_any_two_features_are_beside_each_other(subset: tuple[str, ...]) -> None
     parse(node_yaml(documents), "node.yaml")
 
 
-@pytest.mark.parametrize("subset", [(), ("topology labels",), ("condition",), ("taint",), ("topology labels", "taint")])
+@pytest.mark.parametrize(
+    "subset", [(), ("topology labels",), ("condition",), ("taint",), ("topology labels", "taint"), ("dra", "taint")]
+)
 def test_policies_bound_each_right_of_the_daemon(subset: tuple[str, ...]) -> None:
     documents = rendered(**{path: value for name in subset for path, value in features.ALL[name].items()})
 
@@ -302,7 +315,7 @@ def test_policies_bound_each_right_of_the_daemon(subset: tuple[str, ...]) -> Non
         for resource in rule["resources"]
     }
     used = {resource for _, resource, _ in rights(documents, "railnet")}
-    assert {f"{one.partition('/')[0]}/*" if one.startswith("nodes/") else one for one in used} <= bounded
+    assert {one for one in used if one not in bounded and f"{one.partition('/')[0]}/*" not in bounded} == set()
 
 
 @pytest.mark.parametrize("values", [features.EVERYTHING, {**features.EVERYTHING, "webhook.certManager.enabled": False}])
