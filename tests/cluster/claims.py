@@ -10,7 +10,6 @@ from tests.cluster.pods import pod
 
 API = "resource.k8s.io/v1"
 _PATH = f"/apis/{API}"
-_OURS = f"fieldSelector=spec.driver%3D{DRIVER}"
 
 Object = dict[str, Any]
 
@@ -45,16 +44,16 @@ def pod_with_claim(name: str, *, of_template: str = "", claim_name: str = "") ->
     return described
 
 
-def slices(node: str) -> list[Object]:
-    """Return Railnet's ResourceSlices of a node."""
+def slices(node: str, driver: str = DRIVER) -> list[Object]:
+    """Return a driver's ResourceSlices of a node, Railnet's if none is named."""
     with ApiRequests() as api:
-        listed = api.get(f"{_PATH}/resourceslices?{_OURS}")["items"]
+        listed = api.get(f"{_PATH}/resourceslices?fieldSelector=spec.driver%3D{driver}")["items"]
     return [entry for entry in listed if entry["spec"].get("nodeName") == node]
 
 
-def devices(node: str) -> list[Object]:
+def devices(node: str, driver: str = DRIVER) -> list[Object]:
     """Return the devices of a node's slices."""
-    return [device for entry in slices(node) for device in entry["spec"].get("devices", ())]
+    return [device for entry in slices(node, driver) for device in entry["spec"].get("devices", ())]
 
 
 def untainted(node: str) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.cluster.dra_node import offering_by_dra
 from tests.cluster.node import PFS, VFS, ClusterNode
 
 pytest.register_assert_rewrite("tests.cluster.tfjob_tests")
@@ -32,3 +33,10 @@ def node(shared_node: ClusterNode) -> Iterator[ClusterNode]:
     assert shared_node.forget_pods() == []
     for name in shared_node.nodes():
         shared_node.wait_for_vfs(VFS * len(PFS), name)
+
+
+@pytest.fixture
+def dra(node: ClusterNode) -> Iterator[ClusterNode]:
+    """The first node offers its VFs by DRA until the test has ended; then no claim and no slice is left."""
+    with offering_by_dra(node):
+        yield node

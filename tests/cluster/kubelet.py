@@ -24,6 +24,7 @@ _RESOLV_CONF = RUN / "resolv.conf"  # the machine's own search domains are not t
 _START_SECONDS = 300.0
 # kubelet refuses to start with another policy than the one in these files.
 _STATES = ("cpu_manager_state", "memory_manager_state")
+_DEVICES = KUBELET_FOLDER / "device-plugins/kubelet_internal_checkpoint"
 _KERNEL = RUN / "kernel"  # the files that kubelet sees in place of the machine's settings
 _KERNEL_SETTINGS = {
     "vm/overcommit_memory": "1",
@@ -100,6 +101,21 @@ class Kubelet:
         for name in _STATES:
             (KUBELET_FOLDER / name).unlink(missing_ok=True)
         self._changes = changes
+        self.start()
+        self.wait()
+
+    def has_given_devices(self) -> bool:
+        """Tell whether it has noted devices of device plugins for pods, which may have ended: it forgets them when it gives some again."""
+        try:
+            noted = json.loads(_DEVICES.read_text())
+        except FileNotFoundError:
+            return False
+        return bool(noted["Data"]["PodDeviceEntries"])
+
+    def forget_devices(self) -> None:
+        """Start it anew, with no note of devices that pods have."""
+        self.stop()
+        _DEVICES.unlink(missing_ok=True)
         self.start()
         self.wait()
 

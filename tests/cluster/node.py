@@ -225,6 +225,10 @@ class ClusterNode:
         """Start the first node's kubelet anew with these settings beside the usual ones, and wait until it watches the daemon again."""
         self._wait_for_kubelet(lambda: self.kubelet.configure(**changes))
 
+    def forget_devices(self) -> None:
+        """Start the first node's kubelet anew, with no note of VFs that pods have had; no pod may have one."""
+        self._wait_for_kubelet(self.kubelet.forget_devices)
+
     def _wait_for_kubelet(self, restart: Callable[[], None]) -> None:
         """Restart kubelet, and wait for more than a node that is ready: it was ready all the time.
 

@@ -42,12 +42,17 @@ _END_SECONDS = 240.0  # terminationGracePeriodSeconds, and the time kubelet take
 
 
 class Railnet:
-    """The DaemonSet, and its daemon on the first node: at most one."""
+    """The DaemonSet, and its daemon on the first node: at most one.
+
+    Attributes:
+        values: further ones of the chart, with which it is applied until they are others.
+    """
 
     def __init__(self, kubectl: Kubectl, containerd: Containerd, sysfs: Path, configuration: dict[str, Any]) -> None:
         """Use the image at $RAILNET_IMAGE; the tree at `sysfs` stands for the node's cards."""
         self._kubectl, self._containerd = kubectl, containerd
         self._configuration, self._sysfs = configuration, sysfs
+        self.values: Values = {}
 
     def load(self) -> None:
         """Import the image."""
@@ -60,12 +65,7 @@ class Railnet:
     def apply(self, **changes: Any) -> None:
         """Apply the chart, with these keys of the node configuration in place of the node's own; returns at once."""
         namespace = yaml.safe_load(NAMESPACE_FILE.read_text())
-        self._kubectl.apply(namespace, *self.objects({"node": {"configuration": changes}}))
-
-    def apply_values(self, values: dict[str, Any]) -> None:
-        """Apply the chart with more values; returns at once."""
-        namespace = yaml.safe_load(NAMESPACE_FILE.read_text())
-        self._kubectl.apply(namespace, *self.objects(values))
+        self._kubectl.apply(namespace, *self.objects(self.values, {"node": {"configuration": changes}}))
 
     def objects(self, *features: Values) -> list[dict[str, Any]]:
         """Return what the chart renders for the node, with more values."""

@@ -21,6 +21,7 @@ from tests.cluster.runtime import Containerd
 SYSFS = Path("/run/simnode/sys")  # /sys is the kernel's own: kubelet and runtime need it
 VFS = 4
 """The VFs of each PF, unless a cluster is made otherwise."""
+_BUSES_PER_ROOT = 0x20  # so each card is below a PCIe root of its own (simnode/hardware/pf_properties.py)
 _MOST_VFS = 32  # that a PF can have: scripts/bench pods takes 30
 
 # As an administrator installs them; `flannel` comes with its DaemonSet.
@@ -33,7 +34,10 @@ def pfs_of(node: str, cards: int = 2) -> tuple[SimulatedPf, ...]:
     first = 0xB8599F0300F98F86 + (ground.NODES.index(node) << 16)
     return tuple(
         SimulatedPf(
-            PciAddress(0, 0x03 + 9 * card, 0, 0), Guid(first + 0x1C * card), f"ibs{5 + card}", totalvfs=_MOST_VFS
+            PciAddress(0, 0x03 + _BUSES_PER_ROOT * card, 0, 0),
+            Guid(first + 0x1C * card),
+            f"ibs{5 + card}",
+            totalvfs=_MOST_VFS,
         )
         for card in range(cards)
     )
