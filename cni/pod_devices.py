@@ -37,11 +37,14 @@ class PodClaims(NamedTuple):
         state: kubelet's `dra_manager_state`.
         prepared: returns what the containers of a claim got, by the claim's UID; nothing if the claim is not recorded.
         resource_of: returns the resource of the pool that a VF belongs to; None if it belongs to none.
+        any_recorded: returns whether there is a record of any claim, also an unreadable one. A claim is recorded before its pod's sandbox is
+            made, so without a record no pod has a claim.
     """
 
     state: DraManagerStateReads
     prepared: Callable[[str], tuple[ContainerAllocation, ...]]
     resource_of: Callable[[PciAddress], str | None]
+    any_recorded: Callable[[], bool] = lambda: True
 
 
 class PodDevices:
@@ -93,11 +96,9 @@ class PodDevices:
         try:
             async with self._socket() as socket:
                 listed = await podresources.devices(socket, pod.namespace, pod.name, self._resources, self._seconds)
-            if not listed and isinstance(
-                claimed.trouble, ValueError
-            ):  # kubelet lists claims by a feature gate, which may be off
+            if claimed.trouble is not None and not listed.devices and not listed.has_claims:
                 await self._require_no_claim(pod.uid, claimed.trouble)
-            return self._named(listed)
+            return self._named(listed.devices)
         except (NotReady, OSError) as error:
             if isinstance(error, OSError) and is_own_shortage(error):
                 raise
@@ -179,7 +180,13 @@ class PodDevices:
     async def _claims_of(self, pod_uid: str) -> tuple[dra_manager_state.PreparedDevices, ...]:
         if self._claims is None:
             return ()
-        claims = await self._claims.state.read()
+        try:
+            claims = await self._claims.state.read()
+        except (OSError, ValueError) as error:
+            if self._claims.any_recorded():
+                raise
+            _log.warning("%s; no claim is prepared, so no pod has one", error)
+            return ()
         if claims and not pod_uid:
             raise NotReady(_NO_UID)
         return dra_manager_state.of_pod(claims, pod_uid)
@@ -204,14 +211,14 @@ class PodDevices:
             return False
         return claimed.trouble is None or self._claims is None or await self._claims.state.surely_names_none(pod_uid)
 
-    async def _require_no_claim(self, pod_uid: str, trouble: ValueError) -> None:
-        """Make sure that the file of claims, which is not understood, surely has none for a pod.
+    async def _require_no_claim(self, pod_uid: str, trouble: Exception) -> None:
+        """Make sure that the file of claims, which does not answer, surely has none for a pod: kubelet may list no claims.
 
         Raises:
             CniError: code 11, it may have one.
         """
         if self._claims is not None and not await self._claims.state.surely_names_none(pod_uid):
-            raise CniError(TRY_AGAIN, _UNKNOWN, f"{trouble}; kubelet lists no claim of this pod")
+            raise CniError(TRY_AGAIN, _UNKNOWN, f"{trouble}; kubelet lists no claim of any pod")
 
     async def _refuse_shared(self, pod: SandboxPod, others: Mapping[PciAddress, str]) -> None:
         """Refuse a VF of a claim that this pod shares with the pod that has the VF now: a VF is in one sandbox at a time.

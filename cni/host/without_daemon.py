@@ -11,7 +11,7 @@ from cni.host import appended_plugins, chain, daemon, frames, status
 from cni.host.delegate import Delegate, find
 from cni.host.environment import ADD, CHECK, GC, STATUS, Environment
 from cni.host.errors import DECODE, NOT_AVAILABLE, TRY_AGAIN, CniError
-from cni.host.lock import Lock
+from cni.host.lock import RUN, Lock
 from cni.host.netconf import DEFAULT_DEVICE_PLUGINS, DEFAULT_KUBELET, NetConf, parse
 from railnet.kubelet import checkpoint, dra_manager_state
 from railnet.kubelet.dra_driver import DRIVER
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 _RETRY_SECONDS = 0.1
+_MOST_BYTES = 16 << 20  # of a file of kubelet: a device takes some 250 bytes
+# The daemon's records of prepared claims (railnet/dra/prepared_claim_files.py).
+_RECORDED_CLAIMS = RUN + "/claims"
 _NO_UID = "the runtime did not pass K8S_POD_UID in CNI_ARGS"
 
 
@@ -165,6 +168,31 @@ def _has_devices(uid: str, conf: NetConf) -> bool:
 
 def _has_claims(uid: str, conf: NetConf) -> bool:
     """Return whether a claim of this pod has a device of ours, in kubelet's `dra_manager_state`: the rules are those for the checkpoint.
+
+    And where the daemon has recorded no claim, no pod has one, whatever the file is: a claim is recorded before its pod's sandbox is made.
+
+    Raises:
+        CniError: code 11, it is unknown.
+    """
+    try:
+        return _is_named(uid, conf)
+    except CniError:
+        if _claims_are_recorded():
+            raise
+        return False
+
+
+def _claims_are_recorded() -> bool:
+    try:
+        return bool(posix.listdir(_RECORDED_CLAIMS))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
+def _is_named(uid: str, conf: NetConf) -> bool:
+    """Return whether kubelet's `dra_manager_state` has a device of ours for this pod.
 
     Raises:
         CniError: code 11, it is unknown.
@@ -329,4 +357,7 @@ def _run(step: chain.Exec, environment: Environment, seconds: float) -> chain.Ex
 
 def _read(path: str) -> bytes:
     with open(path, "rb") as file:  # pathlib takes longer to import than this module may
-        return file.read()
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise ValueError(f"it is larger than {_MOST_BYTES} bytes")
+    return content

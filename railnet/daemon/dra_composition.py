@@ -83,7 +83,7 @@ def pod_claims(configuration: Configuration, node: NodeParts, kubelet: KubeletSe
         return next((name for name, vfs in assigned.items() if any(each.address == vf for each in vfs)), None)
 
     state = DraManagerStateReads(kubelet.open_dra_manager_state, read_in_time)
-    return PodClaims(state, node.claims.allocations, resource_of)
+    return PodClaims(state, node.claims.allocations, resource_of, lambda: node.claims.need_the_driver)
 
 
 async def _by_other_claims(configuration: Configuration, uid: str) -> dict[PciAddress, str]:

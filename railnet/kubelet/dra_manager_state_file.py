@@ -6,13 +6,18 @@ serves.
 
 import os
 from collections.abc import Callable
+from errno import EFBIG
 from functools import partial
+from typing import BinaryIO
 
 from railnet.kubelet import dra_manager_state
 from railnet.kubelet.checkpoint_file import ReadInTime
 from railnet.kubelet.dra_driver import DRIVER
 from railnet.kubelet.dra_manager_state import NAME, PreparedDevices
 from railnet.kubelet.file_version import FileVersion
+
+# Kubelet writes some 250 bytes for each device. A node has 1,016 VFs at most, and devices of other drivers.
+MOST_BYTES = 16 << 20
 
 
 class DraManagerStateFile:
@@ -29,13 +34,13 @@ class DraManagerStateFile:
 
         Raises:
             ValueError: the file is not understood.
-            OSError: the file cannot be read.
+            OSError: the file cannot be read; EFBIG: it is larger than `MOST_BYTES`.
         """
         try:
             with open(self._open(), "rb") as file:  # noqa: PTH123 - a descriptor
                 version = FileVersion.of(os.fstat(file.fileno()))
                 if version != self._version:
-                    self._claims = dra_manager_state.parse(file.read(), DRIVER)
+                    self._claims = dra_manager_state.parse(_content(file), DRIVER)
                     self._version = version if version.settled else None
         except FileNotFoundError:
             return ()
@@ -45,9 +50,16 @@ class DraManagerStateFile:
         """Return whether a file that is not understood surely has no claim of Railnet's driver for a pod."""
         try:
             with open(self._open(), "rb") as file:  # noqa: PTH123 - a descriptor
-                return dra_manager_state.surely_names_none(file.read(), pod_uid, DRIVER)
+                return dra_manager_state.surely_names_none(_content(file), pod_uid, DRIVER)
         except OSError:
             return False
+
+
+def _content(file: BinaryIO) -> bytes:
+    content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise OSError(EFBIG, f"kubelet's {NAME} is larger than {MOST_BYTES} bytes")
+    return content
 
 
 class DraManagerStateReads:

@@ -6,6 +6,7 @@ pods by name alone, and each request needs a connection.
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import grpc
 import grpc.aio
@@ -20,10 +21,22 @@ from railnet.kubelet.dra_driver import DRIVER
 _OPTIONS = (("grpc.max_receive_message_length", 16 * 1024 * 1024),)
 
 
+class Listed(NamedTuple):
+    """What kubelet lists for one pod.
+
+    Attributes:
+        devices: sorted pairs of resource and device id; of claims, of driver and device.
+        has_claims: whether kubelet lists claims at all: it names one of any pod. A feature gate may be off, and then it lists none.
+    """
+
+    devices: list[tuple[str, str]]
+    has_claims: bool
+
+
 async def devices(
     socket: Path, namespace: str, name: str, resources: Collection[str], timeout_seconds: float
-) -> list[tuple[str, str]]:
-    """Return one pod's devices of the given resources, as sorted pairs of resource and device id; of claims, of driver and device.
+) -> Listed:
+    """Return one pod's devices of the given resources, and those of Railnet's driver that its claims have.
 
     It calls `List` and filters, since `Get` is available by default only from Kubernetes 1.34.
 
@@ -35,7 +48,8 @@ async def devices(
     holding = [pod for pod in pods if pod]
     if len(holding) > 1:  # one may be terminated but not yet removed; the API does not say which
         raise NotReady(f"kubelet lists {len(holding)} pods {namespace}/{name} with devices at {socket}")
-    return sorted(holding[0]) if holding else []
+    has_claims = any(container.dynamic_resources for pod in listed for container in pod.containers)
+    return Listed(sorted(holding[0]) if holding else [], has_claims)
 
 
 async def _list(socket: Path, timeout_seconds: float) -> Sequence[api.PodResources]:

@@ -6,7 +6,7 @@ Form and order: pkg/kubelet/cm/dra/manager.go and state/checkpoint.go. The calle
 import json
 import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import grpc
 from railnet.kubelet.api import dra_pb2 as api
 from railnet.kubelet.api import dra_pb2_grpc
 from simnode.kubernetes import checkpoint
+from simnode.kubernetes.podresources import ClaimEntry
 
 _CALL_SECONDS = 45  # pkg/kubelet/cm/dra/plugin/dra_plugin.go
 _SERVICE = "v1.DRAPlugin"
@@ -31,6 +32,7 @@ class _ClaimInfo:
     name: str
     uid: str
     pods: set[str] = field(default_factory=set)
+    pod_names: dict[str, str] = field(default_factory=dict)  # by UID
     devices: list[api.Device] = field(default_factory=list)
     prepared: bool = False
 
@@ -133,11 +135,25 @@ class DraManager:
             info.pods.discard(pod_uid)
         self._write()
 
+    def forget_claims(self) -> None:
+        """Forget all claims without a call of the driver, as a kubelet whose file was removed."""
+        self._claims.clear()
+        self._write()
+
+    def listed(self) -> Iterator[ClaimEntry]:
+        """Yield the claims of each pod, for pod-resources (since Kubernetes 1.34, unless its feature gate is off)."""
+        for info in tuple(self._claims.values()):
+            devices = tuple(device.device_name for device in info.devices)
+            for uid in sorted(info.pods):
+                yield ClaimEntry(info.namespace, info.pod_names.get(uid, uid), info.name, self._driver, devices)
+
     def _info(self, claim: dict[str, Any]) -> _ClaimInfo:
         metadata = claim["metadata"]
-        return self._claims.setdefault(
+        info = self._claims.setdefault(
             metadata["uid"], _ClaimInfo(metadata["namespace"], metadata["name"], metadata["uid"])
         )
+        info.pod_names = {pod["uid"]: pod["name"] for pod in claim["status"]["reservedFor"]}
+        return info
 
     def _call(self, asked: Sequence[_ClaimInfo]) -> dict[str, api.NodePrepareResourceResponse]:
         with grpc.insecure_channel(f"unix:{self._socket}") as channel:

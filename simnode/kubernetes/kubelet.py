@@ -86,7 +86,7 @@ class Kubelet:
             if child != self.checkpoint_path and not child.is_dir():
                 child.unlink()
         pod_resources = self._root / "pod-resources/kubelet.sock"
-        self._pod_resources = PodResourcesServer(pod_resources, self._listed, self._root / "simnode")
+        self._pod_resources = PodResourcesServer(pod_resources, self._listed, self.dra.listed, self._root / "simnode")
         self._running.callback(self._pod_resources.close)
         self.dra.start()
         watcher = PluginWatcher(registry, self._register, self._deregister)

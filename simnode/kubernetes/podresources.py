@@ -30,6 +30,16 @@ class PodEntry(NamedTuple):
     device_ids: tuple[str, ...]
 
 
+class ClaimEntry(NamedTuple):
+    """A prepared claim of a pod, with the devices of one driver."""
+
+    namespace: str
+    pod: str
+    claim: str
+    driver: str
+    device_names: tuple[str, ...]
+
+
 class Use(NamedTuple):
     """The number of connections to the socket, and the number of calls."""
 
@@ -40,8 +50,14 @@ class Use(NamedTuple):
 class PodResourcesServer(podresources_pb2_grpc.PodResourcesListerServicer):
     """A server at `path`; `close` ends it. It counts connections as a proxy between the caller and gRPC."""
 
-    def __init__(self, path: Path, allocated: Callable[[], Iterable[PodEntry]], scratch: Path) -> None:
-        self._allocated = allocated
+    def __init__(
+        self,
+        path: Path,
+        allocated: Callable[[], Iterable[PodEntry]],
+        claimed: Callable[[], Iterable[ClaimEntry]],
+        scratch: Path,
+    ) -> None:
+        self._allocated, self._claimed = allocated, claimed
         self._connections = self._calls = 0
         self._path, self._scratch = path, scratch
         scratch.mkdir(parents=True)
@@ -72,7 +88,7 @@ class PodResourcesServer(podresources_pb2_grpc.PodResourcesListerServicer):
         shutil.rmtree(self._scratch)
 
     def List(self, request: api.ListPodResourcesRequest, context: Any) -> api.ListPodResourcesResponse:  # noqa: ARG002, N802
-        """List each pod that has devices."""
+        """List each pod that has devices or claims."""
         self._calls += 1
         return api.ListPodResourcesResponse(pod_resources=self._pods())
 
@@ -104,6 +120,16 @@ class PodResourcesServer(podresources_pb2_grpc.PodResourcesListerServicer):
             pod = pods.setdefault(key, api.PodResources(name=devices.pod, namespace=devices.namespace))
             held = api.ContainerDevices(resource_name=devices.resource, device_ids=devices.device_ids)
             pod.containers.append(api.ContainerResources(name=devices.container, devices=[held]))
+        for claim in self._claimed():
+            key = (claim.namespace, claim.pod)
+            pod = pods.setdefault(key, api.PodResources(name=claim.pod, namespace=claim.namespace))
+            of_driver = [
+                api.ClaimResource(driver_name=claim.driver, device_name=device) for device in claim.device_names
+            ]
+            resource = api.DynamicResource(
+                claim_name=claim.claim, claim_namespace=claim.namespace, claim_resources=of_driver
+            )
+            pod.containers.append(api.ContainerResources(name="main", dynamic_resources=[resource]))
         return list(pods.values())
 
     def _accept(self) -> None:

@@ -17,7 +17,7 @@ from railnet.errors import NotOurs, NotReady
 from railnet.kernel.threads.file_reads import read_in_time
 from railnet.kubelet.checkpointed_responses import ContainerAllocation
 from railnet.kubelet.dra_driver import DRIVER
-from railnet.kubelet.dra_manager_state_file import DraManagerStateReads
+from railnet.kubelet.dra_manager_state_file import MOST_BYTES, DraManagerStateReads
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import SandboxPod
 from tests.cni.fake_executable import CONF, ENVIRON
@@ -34,6 +34,7 @@ class Kubelet:
         self.folder = folder
         self.connections = 0
         self.prepared: dict[str, tuple[ContainerAllocation, ...]] = {}
+        self.any_recorded = True
 
     def remember(self, *entries: tuple[str, str, object], raw: bytes | None = None) -> None:
         listed = [{"PodUID": uid, "ResourceName": name, "DeviceIDs": ids} for uid, name, ids in entries]
@@ -53,6 +54,7 @@ class Kubelet:
             DraManagerStateReads(lambda: os.open(state, os.O_RDONLY), read_in_time),
             lambda uid: self.prepared.get(uid, ()),
             {PciAddress.parse("0000:03:00.1"): RAIL}.get,
+            lambda: self.any_recorded,
         )
         return PodDevices(
             self.folder / "device-plugins",
@@ -253,6 +255,31 @@ def test_pod_must_try_again_when_the_claims_cannot_be_read_and_kubelet_does_not_
         kubelet.vfs()
 
     assert "Is a directory" in raised.value.details
+
+
+UNREADABLE = {
+    "empty": b"",
+    "half-written": a_state(a_claim())[:-40],
+    "another checksum": a_state(a_claim()).replace(b"train-vf", b"train-vg"),
+    "huge": bytes(MOST_BYTES + 1),
+}
+
+
+@pytest.mark.parametrize("raw", UNREADABLE.values(), ids=UNREADABLE.keys())
+def test_no_pod_waits_for_an_unreadable_file_of_claims_where_none_is_recorded(kubelet: Kubelet, raw: bytes) -> None:
+    kubelet.claims(raw)
+    kubelet.any_recorded = False
+
+    assert (kubelet.vfs(), kubelet.connections) == ([], 0)
+
+
+def test_file_of_claims_that_is_too_large_is_told(kubelet: Kubelet) -> None:
+    kubelet.claims(UNREADABLE["huge"])
+
+    with pytest.raises(CniError, match="unknown whether this pod asked for a rail") as raised:
+        kubelet.vfs()
+
+    assert f"is larger than {MOST_BYTES} bytes" in raised.value.details
 
 
 def refuse(kubelet: Kubelet, holder: str) -> None:

@@ -135,6 +135,16 @@ def test_pod_must_try_again_when_the_runtime_did_not_say_its_uid(tmp_path: Path)
 # Claims of DRA.
 
 
+@pytest.fixture(autouse=True)
+def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The record of a prepared claim."""
+    record = tmp_path / "recorded/a1b2.json"
+    record.parent.mkdir()
+    record.touch()
+    monkeypatch.setattr(without_daemon, "_RECORDED_CLAIMS", str(record.parent))
+    return record
+
+
 def claims(kubelet: Path, content: bytes) -> None:
     (kubelet / "device-plugins").mkdir()
     (kubelet / "dra_manager_state").write_bytes(content)
@@ -193,6 +203,28 @@ def test_pod_must_try_again_when_its_claims_cannot_be_read(tmp_path: Path) -> No
     (tmp_path / "dra_manager_state").mkdir()
 
     with pytest.raises(CniError, match=rf"dra_manager_state in {tmp_path} cannot be read"):
+        without_daemon.has_rails(an_environment(tmp_path), a_conf(tmp_path))
+
+
+@pytest.mark.parametrize("folder", ["empty", "absent"])
+@pytest.mark.parametrize(
+    "content", [b"", a_state(a_claim())[:-40], bytes((16 << 20) + 1)], ids=["empty", "cut", "huge"]
+)
+def test_plain_pod_starts_beside_any_file_of_claims_where_no_claim_is_recorded(
+    tmp_path: Path, recorded: Path, content: bytes, folder: str
+) -> None:
+    claims(tmp_path, content)
+    recorded.unlink()
+    if folder == "absent":
+        recorded.parent.rmdir()
+
+    assert without_daemon.has_rails(an_environment(tmp_path), a_conf(tmp_path)) is False
+
+
+def test_huge_file_of_claims_is_not_read_to_its_end(tmp_path: Path) -> None:
+    claims(tmp_path, bytes((16 << 20) + 1))
+
+    with pytest.raises(CniError, match="it is larger than 16777216 bytes"):
         without_daemon.has_rails(an_environment(tmp_path), a_conf(tmp_path))
 
 

@@ -60,7 +60,11 @@ async def serving(kubelet: Kubelet, socket: Path) -> AsyncIterator[None]:
 
 
 def ask(kubelet: Kubelet, folder: Path, timeout_seconds: float = 20) -> list[tuple[str, str]]:
-    async def main() -> list[tuple[str, str]]:
+    return list(listed(kubelet, folder, timeout_seconds).devices)
+
+
+def listed(kubelet: Kubelet, folder: Path, timeout_seconds: float = 20) -> podresources.Listed:
+    async def main() -> podresources.Listed:
         async with serving(kubelet, folder / "kubelet.sock"):
             return await podresources.devices(folder / "kubelet.sock", "ml", "train-0", {RAIL}, timeout_seconds)
 
@@ -82,6 +86,15 @@ def test_devices_of_claims_are_listed_by_their_driver(tmp_path: Path) -> None:
     pod.containers[0].dynamic_resources.add(claim_name="train-vf", claim_namespace="ml", claim_resources=resources)
 
     assert ask(Kubelet(pod), tmp_path) == [(DRIVER, "pci-0000-03-00-1"), (RAIL, "a")]
+
+
+@pytest.mark.parametrize("has_claims", [True, False])
+def test_kubelet_lists_claims_if_it_names_one_of_any_pod(tmp_path: Path, has_claims: bool) -> None:
+    other = a_pod("train-1", main={RAIL: ["b"]})
+    if has_claims:
+        other.containers[0].dynamic_resources.add(claim_name="gpu", claim_namespace="ml")
+
+    assert listed(Kubelet(a_pod(main={}), other), tmp_path) == ([], has_claims)
 
 
 def test_devices_are_only_those_of_the_pod(tmp_path: Path) -> None:
