@@ -1,8 +1,9 @@
 """The CDI specification of a prepared claim: what the container runtime adds to a container that uses the claim. Pure.
 
 The runtime adds the environment of one CDI device after the other, and the last of a name wins (cncf-tags/container-device-interface,
-pkg/cdi/container-edits.go). So a request has one CDI device for all of its VFs, and so has the whole claim: the lists of
-`deviceplugin.allocation`, such as NCCL_IB_HCA, name all VFs. Names of devices have the claim's UID: a runtime may keep what a name meant.
+pkg/cdi/container-edits.go). So a request has one CDI device for all of its VFs, and its lists, such as NCCL_IB_HCA, also name the VFs of the
+other requests that a container may name (`railnet.dra.preparation`). Names of devices have the claim's UID: a runtime may keep what a name
+meant.
 
 Source of the form: cncf-tags/container-device-interface, SPEC.md.
 """
@@ -36,17 +37,10 @@ def device_of_request(uid: str, request: str) -> str:
     return f"{KIND}={_name_of_request(uid, request)}"
 
 
-def device_of_claim(uid: str) -> str:
-    """Return the id of the CDI device of a whole claim that has several requests."""
-    return f"{KIND}={uid}"
-
-
 def encode(claim: PreparedClaim) -> bytes:
     """Return the content of the claim's file."""
     uid = claim.identity.uid
-    devices = [_device(_name_of_request(uid, request.name), request.allocation) for request in claim.requests] + (
-        [] if claim.whole is None else [_device(uid, claim.whole)]
-    )
+    devices = [_device(_name_of_request(uid, request.name), request.allocation) for request in claim.requests]
     spec = {"cdiVersion": _VERSION, "kind": KIND, "devices": devices}
     return json.dumps(spec, indent=1).encode() + b"\n"
 

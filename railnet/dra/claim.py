@@ -5,6 +5,7 @@ Not here: whether the VFs may be given (`railnet.dra.preparation`), and reading 
 Source: kubernetes/api, resource/v1/types.go (`ResourceClaim`, `DeviceRequestAllocationResult`, `OpaqueDeviceConfiguration`).
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,6 +16,10 @@ from railnet.vf.dra_device_name import vf_of
 from railnet.vf.pci_address import PciAddress
 
 _API_SERVER = "the API server"
+# Of the claim that the scheduler makes for the limits of a pod's containers (kubernetes/kubernetes, pkg/scheduler/framework/plugins/
+# dynamicresources/extendeddynamicresources.go): its annotation, and the names of its requests.
+_OF_LIMITS = "resource.kubernetes.io/extended-resource-claim"
+_CONTAINER = re.compile(r"(container-\d+)-request-\d+", re.ASCII)
 
 
 class ClaimIdentity(NamedTuple):
@@ -38,16 +43,35 @@ class AllocatedRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AllocatedClaim:
-    """A claim with VFs of this node; `requests` are in the claim's order, `pod_uids` are the pods that it is reserved for."""
+    """A claim with VFs of this node.
+
+    Attributes:
+        requests: in the claim's order.
+        pod_uids: the pods that the claim is reserved for.
+        of_limits: whether the scheduler made the claim for the limits of a pod's containers.
+    """
 
     identity: ClaimIdentity
     requests: tuple[AllocatedRequest, ...]
     pod_uids: frozenset[str]
+    of_limits: bool = False
 
     @property
     def vfs(self) -> tuple[PciAddress, ...]:
         """The VFs of all requests."""
         return tuple(vf for request in self.requests for vf in request.vfs)
+
+    def vfs_beside(self, request: AllocatedRequest) -> tuple[PciAddress, ...]:
+        """Return all VFs that a container with this request may have by this claim.
+
+        A container may name several requests of a claim, or none, which means all. Of limits, each container has requests of its own.
+        """
+        container = self._container(request)
+        return tuple(vf for other in self.requests if self._container(other) == container for vf in other.vfs)
+
+    def _container(self, request: AllocatedRequest) -> str | None:
+        match = _CONTAINER.fullmatch(request.name) if self.of_limits else None
+        return None if match is None else match[1]
 
 
 def read(document: Mapping[str, Any], identity: ClaimIdentity, pool: str) -> AllocatedClaim:
@@ -81,7 +105,8 @@ def _read(document: Mapping[str, Any], identity: ClaimIdentity, pool: str) -> Al
         raise NotOurs(f"{identity} has no device of {DRIVER}")
     _check_parameters(identity, devices.get("config") or [])
     pod_uids = frozenset(str(consumer["uid"]) for consumer in reserved if consumer["resource"] == "pods")
-    return AllocatedClaim(identity, _requests(identity, results, pool), pod_uids)
+    of_limits = (document["metadata"].get("annotations") or {}).get(_OF_LIMITS) == "true"
+    return AllocatedClaim(identity, _requests(identity, results, pool), pod_uids, of_limits)
 
 
 def _requests(identity: ClaimIdentity, results: Iterable[Mapping[str, Any]], pool: str) -> tuple[AllocatedRequest, ...]:

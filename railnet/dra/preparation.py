@@ -4,10 +4,11 @@ The scheduler may be wrong, after a restore of etcd or a forced deletion: a driv
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from deviceplugin.allocation import Allocation, PoolOffer, allocate_from
-from railnet.dra.claim import AllocatedClaim
+from railnet.dra.claim import AllocatedClaim, AllocatedRequest
 from railnet.dra.prepared_claim import PreparedClaim, PreparedRequest
 from railnet.errors import NotOurs, NotReady
 from railnet.kubelet.dra_driver import DRIVER
@@ -39,11 +40,9 @@ def prepare(claim: AllocatedClaim, pool: str, offers: Sequence[PoolOffer], uses:
     """
     _refuse_used(claim, uses)
     requests = tuple(
-        PreparedRequest(request.name, request.vfs, _allocation(claim, request.vfs, offers))
-        for request in claim.requests
+        PreparedRequest(request.name, request.vfs, _of_request(claim, request, offers)) for request in claim.requests
     )
-    whole = _allocation(claim, claim.vfs, offers) if len(requests) > 1 else None
-    return PreparedClaim(claim.identity, pool, requests, whole)
+    return PreparedClaim(claim.identity, pool, requests)
 
 
 def _refuse_used(claim: AllocatedClaim, uses: Uses) -> None:
@@ -59,6 +58,16 @@ def _refuse_used(claim: AllocatedClaim, uses: Uses) -> None:
                 f"{claim.identity} has device {device_name(vf)}, which is not free: {user}; kubelet tries again, and the claim is prepared "
                 "when the device is free"
             )
+
+
+def _of_request(claim: AllocatedClaim, request: AllocatedRequest, offers: Sequence[PoolOffer]) -> Allocation:
+    """Return what a container that names a request gets: the device nodes of the request's VFs, and variables that list more VFs.
+
+    The runtime lets the last value of a variable win, so a container with two requests gets the variables of one of them. NCCL and UCX pass
+    over a device that the container does not have.
+    """
+    own = _allocation(claim, request.vfs, offers)
+    return replace(own, envs=_allocation(claim, claim.vfs_beside(request), offers).envs)
 
 
 def _allocation(claim: AllocatedClaim, vfs: Iterable[PciAddress], offers: Sequence[PoolOffer]) -> Allocation:

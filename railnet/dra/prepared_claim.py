@@ -20,7 +20,7 @@ class UnreadableClaim(ValueError):
 
 
 class PreparedRequest(NamedTuple):
-    """One request of a claim: its VFs, and what a container that names the request gets."""
+    """One request of a claim: its VFs, and what a container that names the request gets. The variables may name more VFs of the claim."""
 
     name: str
     vfs: tuple[PciAddress, ...]
@@ -29,12 +29,11 @@ class PreparedRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PreparedClaim:
-    """A claim with what its containers get. `whole` is for a container that names no request; None if the claim has one request only."""
+    """A claim with what its containers get. A container that names no request gets what all requests have."""
 
     identity: ClaimIdentity
     pool: str
     requests: tuple[PreparedRequest, ...]
-    whole: Allocation | None
 
     @property
     def vfs(self) -> tuple[PciAddress, ...]:
@@ -61,7 +60,6 @@ def encode(claim: PreparedClaim) -> bytes:
             {"name": request.name, "vfs": [str(vf) for vf in request.vfs], **_encode_allocation(request.allocation)}
             for request in claim.requests
         ],
-        "whole": None if claim.whole is None else _encode_allocation(claim.whole),
     }
     return json.dumps({**body, "sha256": _digest(body)}, separators=(",\n ", ": ")).encode() + b"\n"
 
@@ -79,12 +77,10 @@ def decode(raw: bytes) -> PreparedClaim:
             raise UnreadableClaim(f"version {body['version']!r:.40}; this Railnet reads {_VERSION}")
         if digest != _digest(body):
             raise UnreadableClaim("its SHA-256 is another")
-        whole = body["whole"]
         return PreparedClaim(
             ClaimIdentity(_text(body["namespace"]), _text(body["name"]), _uid(body["uid"])),
             _text(body["pool"]),
             tuple(_decode_request(request) for request in body["requests"]),
-            None if whole is None else _decode_allocation(whole),
         )
     except UnreadableClaim:
         raise

@@ -48,9 +48,6 @@ _READ_SECONDS = (
 )
 _MOST_THREADS = 8  # of their own: a slow API server must not take those that the rest of the daemon works in
 _WORDS = 4000  # characters; kubelet puts them into an event and the pod's status
-_WHOLE_CLAIM = (
-    "*"  # the name of no request, which is a DNS label: only a container that names no request gets this device
-)
 
 ReadClaim = Callable[[ClaimIdentity], JsonObject]
 """Reads a claim from the API server; blocks. Raises RequestFailed, NotInCluster, OSError."""
@@ -252,18 +249,15 @@ def _refuse_attached(
 def _devices(prepared: PreparedClaim) -> list[api.Device]:
     """Return a claim's devices. Of a request, the first one has the CDI device that is for all of them.
 
-    Kubelet gives a container the CDI devices of its requests, and of all entries, in this order, if the container names none: so the
-    whole claim's is the last one, and its list of all VFs counts (pkg/kubelet/cm/dra/claiminfo.go, cdiDevicesAsList).
+    Kubelet gives a container the CDI devices of the requests that it names, and of all if it names none (pkg/kubelet/cm/dra/claiminfo.go,
+    cdiDevicesAsList).
     """
     uid = prepared.identity.uid
-    devices = [
+    return [
         _device(prepared, request.name, vf, [] if position else [cdi_spec.device_of_request(uid, request.name)])
         for request in prepared.requests
         for position, vf in enumerate(request.vfs)
     ]
-    if prepared.whole is not None:
-        devices.append(_device(prepared, _WHOLE_CLAIM, prepared.vfs[0], [cdi_spec.device_of_claim(uid)]))
-    return devices
 
 
 def _device(prepared: PreparedClaim, request: str, vf: PciAddress, cdi_devices: Sequence[str]) -> api.Device:

@@ -24,12 +24,13 @@ def a_claim_object(
     pods: Iterable[str] = ("uid-1",),
     config: Iterable[dict[str, Any]] = (),
     name: str = IDENTITY.name,
+    annotations: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return a claim; without results it has one VF."""
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
-        "metadata": {"namespace": IDENTITY.namespace, "name": name, "uid": uid},
+        "metadata": {"namespace": IDENTITY.namespace, "name": name, "uid": uid, "annotations": annotations},
         "spec": {},
         "status": {
             "allocation": {"devices": {"results": list(results or (a_result(),)), "config": list(config)}},
@@ -45,5 +46,4 @@ def a_request(name: str = "vf", *vfs: PciAddress) -> PreparedRequest:
 
 def a_prepared_claim(*requests: PreparedRequest, identity: ClaimIdentity = IDENTITY) -> PreparedClaim:
     """Return a claim; without requests it has one VF."""
-    whole = Allocation(("/dev/infiniband/uverbs1",), {"NCCL_IB_HCA": "=all"}) if len(requests) > 1 else None
-    return PreparedClaim(identity, NODE, requests or (a_request(),), whole)
+    return PreparedClaim(identity, NODE, requests or (a_request(),))

@@ -32,6 +32,13 @@ def test_claim_may_be_reserved_for_what_is_no_pod() -> None:
     assert read(document, IDENTITY, NODE).pod_uids == frozenset()
 
 
+@pytest.mark.parametrize(("annotation", "expected"), [("true", True), ("false", False)])
+def test_claim_for_limits_is_known_by_its_annotation(annotation: str, expected: bool) -> None:
+    document = a_claim_object(annotations={"resource.kubernetes.io/extended-resource-claim": annotation})
+
+    assert read(document, IDENTITY, NODE).of_limits is expected
+
+
 @pytest.mark.parametrize(
     "config",
     [

@@ -27,7 +27,7 @@ def test_request_gets_the_nodes_and_variables_of_all_its_vfs() -> None:
     prepared = prepare(a_claim(AllocatedRequest("vf", (FIRST, THIRD))), NODE, OFFERS, FREE)
 
     (request,) = prepared.requests
-    assert (prepared.identity, prepared.pool, prepared.whole) == (IDENTITY, NODE, None)
+    assert (prepared.identity, prepared.pool) == (IDENTITY, NODE)
     assert (request.name, request.vfs) == ("vf", (FIRST, THIRD))
     assert request.allocation.device_nodes == (
         "/dev/infiniband/uverbs4",
@@ -37,14 +37,34 @@ def test_request_gets_the_nodes_and_variables_of_all_its_vfs() -> None:
     assert request.allocation.envs["NCCL_IB_HCA"] == "=mlx5_4:1,mlx5_2:1"
 
 
-def test_claim_with_several_requests_gets_a_list_of_all_vfs_beside_each_requests() -> None:
+def test_each_request_of_a_claim_has_its_own_nodes_and_the_list_of_all_vfs() -> None:
     requests = AllocatedRequest("b", (THIRD,)), AllocatedRequest("a", (FIRST,))
 
-    prepared = prepare(a_claim(*requests), NODE, OFFERS, FREE)
+    allocations = [request.allocation for request in prepare(a_claim(*requests), NODE, OFFERS, FREE).requests]
 
-    hcas = [request.allocation.envs["NCCL_IB_HCA"] for request in prepared.requests]
-    assert prepared.whole is not None
-    assert (*hcas, prepared.whole.envs["NCCL_IB_HCA"]) == ("=mlx5_2:1", "=mlx5_4:1", "=mlx5_4:1,mlx5_2:1")
+    assert [allocation.device_nodes[:-1] for allocation in allocations] == [
+        ("/dev/infiniband/uverbs2",),
+        ("/dev/infiniband/uverbs4",),
+    ]
+    assert [allocation.envs["NCCL_IB_HCA"] for allocation in allocations] == ["=mlx5_4:1,mlx5_2:1"] * 2
+
+
+@pytest.mark.parametrize(
+    ("names", "hcas"),
+    [
+        (("container-0-request-0", "container-1-request-0"), ["=mlx5_2:1", "=mlx5_4:1"]),
+        (("container-0-request-0", "container-0-request-1"), ["=mlx5_4:1,mlx5_2:1"] * 2),
+        (("another", "form"), ["=mlx5_4:1,mlx5_2:1"] * 2),
+    ],
+    ids=["two containers", "two resources of one", "another form"],
+)
+def test_claim_for_limits_names_each_containers_vfs(names: tuple[str, str], hcas: list[str]) -> None:
+    requests = tuple(AllocatedRequest(name, (vf,)) for name, vf in zip(names, (THIRD, FIRST), strict=True))
+    claim = replace(a_claim(*requests), of_limits=True)
+
+    prepared = prepare(claim, NODE, OFFERS, FREE)
+
+    assert [request.allocation.envs["NCCL_IB_HCA"] for request in prepared.requests] == hcas
 
 
 def test_vfs_of_several_pools_are_in_one_list() -> None:

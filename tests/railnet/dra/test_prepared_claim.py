@@ -30,7 +30,6 @@ claims = st.builds(
     st.builds(ClaimIdentity, st.text(), st.text(), uids),
     st.text(),
     st.lists(requests, max_size=3).map(tuple),
-    st.none() | allocations,
 )
 
 

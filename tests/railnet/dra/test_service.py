@@ -169,16 +169,17 @@ def test_request_with_several_vfs_has_one_cdi_device(host: Host) -> None:
     assert "NCCL_IB_HCA==mlx5_4:1,mlx5_2:1" in spec["devices"][0]["containerEdits"]["env"]
 
 
-def test_container_that_names_no_request_gets_the_list_of_all_vfs_last(host: Host) -> None:
+def test_container_gets_the_list_of_all_vfs_whichever_requests_it_names(host: Host) -> None:
     host.objects[IDENTITY] = a_claim_object(a_result("pci-0000-83-00-1", "b"), a_result(request="a"))
 
     answer = prepared(host)
+    spec = json.loads((host.root / "var/run/cdi" / host.cdi()[0]).read_bytes())
 
     assert [(list(device.request_names), list(device.cdi_device_ids)) for device in answer.devices] == [
         (["b"], ["rdma.railnet.io/claim=a1b2-b"]),
         (["a"], ["rdma.railnet.io/claim=a1b2-a"]),
-        (["*"], ["rdma.railnet.io/claim=a1b2"]),
     ]
+    assert all("NCCL_IB_HCA==mlx5_4:1,mlx5_2:1" in device["containerEdits"]["env"] for device in spec["devices"])
 
 
 def test_prepare_is_idempotent_also_after_a_restart(host: Host) -> None:
