@@ -1,7 +1,9 @@
 """The records of prepared claims, one file for each on a tmpfs; what a record says is `railnet.dra.prepared_claim`'s.
 
 A record is written before kubelet gets its answer, and removed after kubelet has asked to unprepare the claim. The daemon is the only
-writer, so memory and disk are the same; the disk is read once, at start. After a reboot kubelet asks to prepare each claim again.
+writer, so memory and disk are the same; the disk is read once, at start. After a reboot kubelet asks to prepare each claim again, so a record
+need not survive a power cut. The rename is the last step of a write: were the folder synced after it, a refused sync would leave a record that
+memory does not know, and another claim could get the same VF.
 """
 
 import logging
@@ -76,12 +78,12 @@ class PreparedClaims:
         return () if claim is None else tuple(map(_allocation, claim.requests))
 
     def write(self, claim: PreparedClaim) -> None:
-        """Write a record; it is on disk when this returns.
+        """Write a record; it survives the process when this returns.
 
         Raises:
             OSError: the folder is missing or full. Memory and disk stay as they were.
         """
-        write_atomically(self._path(claim.identity.uid), encode(claim), durable=True)
+        write_atomically(self._path(claim.identity.uid), encode(claim))
         self._claims[claim.identity.uid] = claim
         self._note_users()
 

@@ -19,7 +19,7 @@ from simnode.preinstalled_files import CONFIGURATION
 
 
 class SupervisedDaemon(Daemon):
-    """The daemon, supervised through the socket `supervisor` under the name `daemon`; without `environment`, `starter` and `source`."""
+    """The daemon, supervised through the socket `supervisor` under the name `daemon`; without `starter` and `source`."""
 
     def __init__(self, supervisor: Path) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class SupervisedDaemon(Daemon):
         )
 
     def _begin(self) -> subprocess.Popen[bytes]:
-        process = self._server.Process(target=_run, args=(str(self._supervisor),))
+        process = self._server.Process(target=_run, args=(str(self._supervisor), self.environment))
         process.start()
         return _Forked(process)
 
@@ -62,11 +62,12 @@ class _Forked(subprocess.Popen[bytes]):
         """Do nothing: there are no pipes."""
 
 
-def _run(supervisor: str) -> None:
+def _run(supervisor: str, environment: dict[str, str]) -> None:
     from railnet.__main__ import main
 
     for name in {name for name in os.environ if name.startswith("KUBERNETES_")}:  # as Daemon.start does
         del os.environ[name]
+    os.environ.update(environment)
     with (MARK / "railnet.log").open("ab") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)

@@ -11,7 +11,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from tests.node.primaries import OURS, set_seconds
 _TRIES = 5
 _PORTS = {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}
 _SECONDS = 60.0  # the daemon looks for stale records every ten
+_CLEANED = ("/run/railnet", "/run/cdi", "/var/lib/cni")
 _AGE_SECONDS = 100.0  # longer than an ADD may take; the daemon collects an address without an owner only at that age
 _LOOK_SECONDS = 0.05
 _END_SECONDS = 60.0
@@ -98,6 +99,10 @@ class SupervisedNode:
         """Run two plain pods: a daemon that has just started leaves flannel out only for the third one."""
         for _ in range(2):
             self.run_pod(self.admit(0))
+
+    def watching(self, watch: CallWatch) -> AbstractContextManager[CallWatch]:
+        """Give all calls to a watch inside a block."""
+        return self._supervisor.watching(watch)
 
     def run_watched(self, watch: CallWatch, call: str, sandbox: Sandbox) -> CniFailed | None:
         """Run a sandbox's ADD or DEL with a watch, which lasts until a DEL's rails are back; return its failure, or None."""
@@ -201,7 +206,7 @@ class SupervisedNode:
         at_rest = self.before.snapshot["file"]
         for name in sorted(self.look().snapshot["file"].keys() - at_rest.keys(), reverse=True):
             path = Path(name)
-            if path.is_relative_to("/run/railnet") or path.is_relative_to("/var/lib/cni"):
+            if any(map(path.is_relative_to, _CLEANED)):
                 path.rmdir() if path.is_dir() else path.unlink(missing_ok=True)
         with IPRoute() as route:
             for link in route.get_links():

@@ -1,6 +1,8 @@
 """The records of prepared claims on disk."""
 
 import logging
+from contextlib import suppress
+from errno import EIO
 from pathlib import Path
 
 import pytest
@@ -81,6 +83,20 @@ def test_claim_that_cannot_be_written_is_not_prepared(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         claims.write(OTHER)
     assert (claims.get("c3d4"), claims.users) == (None, {})
+
+
+def test_disk_and_memory_are_the_same_when_the_folder_cannot_be_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_fd: int) -> None:
+        raise OSError(EIO, "Input/output error")
+
+    monkeypatch.setattr("os.fsync", refuse)
+    claims = PreparedClaims(tmp_path)
+    with suppress(OSError):
+        claims.write(OTHER)
+
+    assert claims.uids == PreparedClaims(tmp_path).uids
 
 
 def test_containers_of_a_claim_got_what_each_request_has(tmp_path: Path) -> None:
