@@ -107,9 +107,9 @@ class PodDevices:
             raise CniError(TRY_AGAIN, _UNKNOWN, "; ".join(map(str, (*reasons, error)))) from None
 
     async def refuse_held_by_other_pods(self, pod: SandboxPod, holders: Mapping[PciAddress, str]) -> None:
-        """Refuse a VF that is attached to another pod if kubelet's checkpoint still gives it to that pod: it would not return.
+        """Refuse a VF that is attached to another pod if kubelet's files still give it to that pod: it would not return.
 
-        If the checkpoint does not know that pod any more, its sandbox is being taken down, and the VF will return.
+        If the files do not know that pod any more, its sandbox is being taken down, and the VF will return.
 
         Args:
             pod: the pod that kubelet gave the VFs to now.
@@ -121,7 +121,7 @@ class PodDevices:
         others = {vf: uid for vf, uid in holders.items() if uid != pod.uid}
         if not others:
             return
-        await self._refuse_shared(pod, others)
+        await self._refuse_claimed(pod, others)
         try:
             entries = await self._checkpoint.read()
         except (NotReady, OSError, ValueError):
@@ -178,18 +178,21 @@ class PodDevices:
         return self._named([(DRIVER, device) for claim in claims for device in claim.devices])
 
     async def _claims_of(self, pod_uid: str) -> tuple[dra_manager_state.PreparedDevices, ...]:
+        claims = await self._all_claims()
+        if claims and not pod_uid:
+            raise NotReady(_NO_UID)
+        return dra_manager_state.of_pod(claims, pod_uid)
+
+    async def _all_claims(self) -> tuple[dra_manager_state.PreparedDevices, ...]:
         if self._claims is None:
             return ()
         try:
-            claims = await self._claims.state.read()
+            return await self._claims.state.read()
         except (OSError, ValueError) as error:
             if self._claims.any_recorded():
                 raise
             _log.warning("%s; no claim is prepared, so no pod has one", error)
             return ()
-        if claims and not pod_uid:
-            raise NotReady(_NO_UID)
-        return dra_manager_state.of_pod(claims, pod_uid)
 
     def _named(self, devices: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return devices of claims as if the device plugin had given them: their pool's resource, and the VF's PCI address."""
@@ -220,24 +223,30 @@ class PodDevices:
         if self._claims is not None and not await self._claims.state.surely_names_none(pod_uid):
             raise CniError(TRY_AGAIN, _UNKNOWN, f"{trouble}; kubelet lists no claim of any pod")
 
-    async def _refuse_shared(self, pod: SandboxPod, others: Mapping[PciAddress, str]) -> None:
-        """Refuse a VF of a claim that this pod shares with the pod that has the VF now: a VF is in one sandbox at a time.
+    async def _refuse_claimed(self, pod: SandboxPod, others: Mapping[PciAddress, str]) -> None:
+        """Refuse a VF that the pod which has it now has by a claim: a VF is in one sandbox at a time.
 
         Raises:
-            NotReady: there is such a VF.
+            NotReady: this pod shares the claim. NotOurs: the claim is another one.
         """
         try:
-            claims = await self._claims_of(pod.uid)
-        except (NotReady, OSError, ValueError):
+            claims = await self._all_claims()
+        except (OSError, ValueError):
             return
         for claim in claims:
             for vf in filter(None, map(_vf, claim.devices)):
                 uid = others.get(vf)
-                if uid is not None and uid in claim.pod_uids:
+                if uid is None or uid not in claim.pod_uids:
+                    continue
+                if pod.uid in claim.pod_uids:
                     raise NotReady(
                         f"VF {vf} is of {claim}, which this pod shares with pod {uid}, and that pod has it: a VF is in one pod at a "
                         "time; this pod gets it when that pod has ended, or give each pod a claim of its own (a ResourceClaimTemplate)"
                     )
+                raise NotOurs(
+                    f"kubelet gives VF {vf} to this pod, and by {claim} to pod {uid}, which has it: has another program registered a driver "
+                    f"{DRIVER}? delete this pod"
+                )
 
 
 class _Outcome(NamedTuple):

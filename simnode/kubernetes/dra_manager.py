@@ -42,7 +42,11 @@ class _ClaimInfo:
 
 
 class DraManager:
-    """The claims of a node's pods, and the driver that is registered last."""
+    """The claims of a node's pods, and the driver that is registered last.
+
+    Attributes:
+        are_listed: whether pod-resources lists claims: the feature gate KubeletPodResourcesDynamicResources, on since Kubernetes 1.34.
+    """
 
     def __init__(self, root: Path) -> None:
         self.path = root / "dra_manager_state"
@@ -50,6 +54,7 @@ class DraManager:
         self._driver = ""
         self._socket = ""
         self._changed = threading.Condition()
+        self.are_listed = True
         self.registrations = 0  # of drivers, so far
 
     def register(self, driver: str, socket: str, versions: Sequence[str]) -> None:
@@ -141,8 +146,8 @@ class DraManager:
         self._write()
 
     def listed(self) -> Iterator[ClaimEntry]:
-        """Yield the claims of each pod, for pod-resources (since Kubernetes 1.34, unless its feature gate is off)."""
-        for info in tuple(self._claims.values()):
+        """Yield the claims of each pod, for pod-resources."""
+        for info in tuple(self._claims.values()) if self.are_listed else ():
             devices = tuple(device.device_name for device in info.devices)
             for uid in sorted(info.pods):
                 yield ClaimEntry(info.namespace, info.pod_names.get(uid, uid), info.name, self._driver, devices)

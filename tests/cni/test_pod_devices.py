@@ -296,6 +296,13 @@ def test_second_pod_of_a_shared_claim_is_told_which_pod_has_the_vf(kubelet: Kube
         refuse(kubelet, "uid-2")
 
 
+def test_vf_that_kubelet_gives_again_is_refused_while_the_pod_that_has_it_has_its_claim(kubelet: Kubelet) -> None:
+    kubelet.claims(a_state(a_claim(), a_claim("claim-2", ("uid-2",))))
+
+    with pytest.raises(NotOurs, match=r"to this pod, and by claim ml/train-vf to pod uid-2, which has it"):
+        refuse(kubelet, "uid-2")
+
+
 @pytest.mark.parametrize(("holder", "pods"), [("uid-3", ("uid-1", "uid-2")), ("uid-1", ("uid-1", "uid-2"))])
 def test_vf_of_a_pod_that_is_being_taken_down_is_waited_for(
     kubelet: Kubelet, holder: str, pods: tuple[str, ...]

@@ -1,27 +1,30 @@
 """Pods that have VFs by claims of DRA: from Prepare by ADD and DEL to Unprepare, with the real daemon and executable."""
 
 import json
-import os
-import uuid
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from railnet.apiserver.service_account import FOLDER
-from simnode.daemon_process import CONFIGURATION
 from simnode.kubernetes.api_server import ApiServer, Reply
 from simnode.kubernetes.dra_manager import PrepareFailed
-from simnode.kubernetes.kubelet import PodIdentity
 from simnode.kubernetes.runtime import CniFailed
-from simnode.node import RESOURCE, Node, Pod
-from tests.node.primaries import RUN, node_links
+from simnode.node import RESOURCE, Node
+from tests.node.claims import (
+    CDI,
+    FIRST,
+    SECOND,
+    a_claim,
+    a_pod,
+    node_of_dra,
+    offer,
+    remove,
+    restart,
+    run,
+    settle,
+    start,
+)
 from tests.node.test_rails import links, record
-
-FIRST, SECOND = "pci-0000-03-00-1", "pci-0000-03-00-2"
-CDI = Path("/run/cdi")
-_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -32,81 +35,14 @@ def cluster() -> Iterator[ApiServer]:
 
 @pytest.fixture(scope="module")
 def shared(cluster: ApiServer) -> Iterator[Node]:
-    with Node(Path(os.environ["RAILNET_CNI_PLUGINS"]), vfs=2) as node:
-        node.daemon.environment = {**cluster.environment, "NODE_NAME": "node-a"}
-        node.install()
-        offer(node, "dra")
+    with node_of_dra(cluster) as node:
         yield node
 
 
 @pytest.fixture
 def node(shared: Node, cluster: ApiServer) -> Iterator[Node]:
     yield shared
-    cluster.interfere = lambda _: None
-    cluster.claims.clear()
-    if shared.daemon.process is None:
-        offer(shared, "dra")
-    assert left_over(shared) == []
-
-
-def left_over(node: Node) -> list[str]:
-    node.wait_for_answered_deletes()
-    node.hca.settle()
-    missing = [name for name in ("ibs5v0", "ibs5v1") if name not in node_links()]
-    files = [*(RUN / "journal").iterdir(), *(RUN / "claims").iterdir(), *(CDI.iterdir() if CDI.exists() else ())]
-    return [*missing, *map(str, files)]
-
-
-def offer(node: Node, way: str, listed: int = 0) -> None:
-    """Start the daemon of a node that offers its VFs in this way, and wait until kubelet knows this many healthy devices, and the driver."""
-    document = json.loads(CONFIGURATION.read_text())
-    CONFIGURATION.write_text(json.dumps({**document, "offer": way}))
-    node.stop_daemon()
-    start(node, listed)
-
-
-def start(node: Node, listed: int = 0) -> None:
-    before = node.kubelet.dra.registrations
-    node.start_daemon(wait=False)
-    node.kubelet.dra.wait_for_registration(before, _SECONDS)
-    node.kubelet.wait_for_devices(RESOURCE, listed, _SECONDS)
-
-
-def restart(node: Node) -> None:
-    node.kill_daemon()
-    start(node)
-
-
-def a_pod(name: str = "train") -> PodIdentity:
-    return PodIdentity(name, "default", str(uuid.uuid4()))
-
-
-def a_claim(
-    cluster: ApiServer, *pods: PodIdentity, devices: tuple[str, ...] = (FIRST,), name: str = "vf"
-) -> dict[str, Any]:
-    """Make a claim in the API server, allocated by the scheduler and reserved for pods."""
-    results = [
-        {"request": "rail", "driver": "rdma.railnet.io", "pool": "node-a", "device": device} for device in devices
-    ]
-    claim = {
-        "metadata": {"namespace": "default", "name": name, "uid": str(uuid.uuid4())},
-        "status": {
-            "allocation": {"devices": {"results": results}},
-            "reservedFor": [{"resource": "pods", "name": pod.name, "uid": pod.uid} for pod in pods],
-        },
-    }
-    cluster.claims["default", name] = claim
-    return claim
-
-
-def run(node: Node, pod: PodIdentity, claim: dict[str, Any]) -> Pod:
-    node.kubelet.dra.prepare(pod.uid, claim)
-    return node.run_sandbox(pod)
-
-
-def remove(node: Node, pod: Pod) -> None:
-    node.remove_pod(pod)
-    node.kubelet.dra.unprepare(pod.uid)
+    assert settle(shared, cluster) == []
 
 
 def test_claim_is_prepared_attached_detached_and_unprepared(node: Node, cluster: ApiServer) -> None:
@@ -244,29 +180,6 @@ def test_pod_with_a_claim_is_refused_without_a_daemon_and_a_plain_pod_is_not(nod
     node.kubelet.dra.unprepare(identity.uid)
     assert refused.value.code == 11
     assert "or a claim of rdma.railnet.io" in refused.value.msg
-
-
-@pytest.mark.parametrize("daemon", ["running", "absent"])
-def test_unreadable_record_of_claims_costs_pods_with_claims_alone(node: Node, cluster: ApiServer, daemon: str) -> None:
-    identity = a_pod()
-    node.kubelet.dra.prepare(identity.uid, a_claim(cluster, identity))
-    path = node.kubelet.dra.path
-    whole = path.read_bytes()
-    path.write_bytes(whole.replace(b"default", b"defaulT"))  # the checksum is another
-    if daemon == "absent":
-        node.stop_daemon()
-
-    plain = node.run_pod("plain")
-    with pytest.raises(CniFailed) as refused:
-        node.run_sandbox(identity)
-
-    node.remove_pod(plain)
-    path.write_bytes(whole)
-    if daemon == "absent":
-        start(node)
-    node.kubelet.dra.unprepare(identity.uid)
-    assert refused.value.code == 11
-    assert "its checksum is not that of its Data" in f"{refused.value.msg} {refused.value.details}"
 
 
 def test_node_is_switched_with_pods_running_both_ways(node: Node, cluster: ApiServer) -> None:
