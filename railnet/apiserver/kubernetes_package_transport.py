@@ -35,7 +35,7 @@ _SILENCE_SECONDS = 150.0
 _PIECE_BYTES = 64 << 10
 # What is kept open: the controllers' workers and watches. The package's default is five for each processor, and each request beyond would
 # begin a connection of its own.
-_CONNECTIONS = 64
+_CONNECTIONS = 72
 # Standard output, standard error, and how the command ended (kubernetes.io/docs/reference, "v4.channel.k8s.io").
 _CHANNELS = (1, 2, 3)
 _MOST_WRITTEN_BYTES = 4 << 20  # by one command, to all channels; the probe of `railnet validate` writes a few KiB

@@ -26,6 +26,7 @@ from railnet.objects.involved_object import InvolvedObject
 from railnet.objects.metadata_times import created, is_deleted
 from railnet.objects.owner_reference import OwnerReference, controller
 from railnet.objects.pod import Pod
+from railnet.objects.pod_claims import pod_claims
 from railnet.objects.pod_name import PodName
 from railnet.objects.pod_phase import ENDED, SUCCEEDED, phase
 
@@ -68,6 +69,8 @@ class GangPod:
         stays: whether it is on its node also when that has no other pods.
         group: what is to be known of it to give it a place, if it waits for a PodGroup; None if it does not.
         priority_class: the name of its PriorityClass; empty for none, and of a pod that waits for no PodGroup.
+        claims: the ResourceClaims that it names itself, and those that were made of its templates.
+        claims_to_come: whether a claim of a template is not made yet.
     """
 
     name: PodName
@@ -92,6 +95,8 @@ class GangPod:
     stays: bool = False
     group: Grouped | None = None
     priority_class: str = ""
+    claims: tuple[str, ...] = ()
+    claims_to_come: bool = False
 
     @property
     def held(self) -> Gated | Grouped | None:
@@ -132,7 +137,7 @@ class GangPods:
             request, fault = None, ""
         if not (node or behind or request or fault) or (ended and not _counts(pod, request)):
             return None
-        owner = controller(pod)
+        owner, (claims, claims_to_come) = controller(pod), _claims(pod)
         common = GangPod(
             name=PodName(self._share(metadata["namespace"]), metadata["name"], metadata["uid"]),
             node=self._share(node),
@@ -142,6 +147,8 @@ class GangPods:
             preempts=spec.get("preemptionPolicy") != _NEVER,
             created=created(metadata),
             stays=owner is not None and owner.kind in _STAYING,
+            claims=claims,
+            claims_to_come=claims_to_come,
         )
         if not (behind or request or fault):
             return common
@@ -249,6 +256,14 @@ def _size(metadata: JsonObject) -> int | None:
 def _placed(metadata: JsonObject) -> Placed | None:
     text = (metadata.get("annotations") or {}).get(PLACEMENT)
     return None if text is None else placement_annotation.parse(text)
+
+
+def _claims(pod: JsonObject) -> tuple[tuple[str, ...], bool]:
+    """Return the claims of a pod, and whether one of a template is not made yet."""
+    named = tuple(pod_claims(pod))
+    return tuple(dict.fromkeys(claim.claim for claim in named if claim.claim)), not all(
+        claim.is_made for claim in named
+    )
 
 
 def _is_disrupted(pod: JsonObject) -> bool:

@@ -36,12 +36,19 @@ def named_pod_group(spec: Mapping[str, Any]) -> str:
 
 
 def why_not_a_pod_group(request: GangRequest, spec: Mapping[str, Any]) -> str:
-    """Return why a gang cannot be started by a PodGroup, a clause; empty if it can. The same is returned for all pods of a gang."""
+    """Return why a gang cannot be started by a PodGroup, a clause; empty if it can.
+
+    It is the same for all pods of a gang whose specifications are alike. If they differ, the gang has pods of both engines.
+    """
     constraint = request.constraint
     if constraint is not None and len(constraint.required) > 1:
         return "its constraint requires several topologies, and a PodGroup has one"
     if constraint is not None and constraint.required and constraint.preferred:
         return "its constraint requires a topology and prefers another, and a PodGroup has one"
+    claims = spec.get("resourceClaims")
+    entries = claims if isinstance(claims, list) else []
+    if any(isinstance(entry, dict) and entry.get("resourceClaimTemplateName") for entry in entries):
+        return "it asks for claims of a template, which Kubernetes makes for pods of a PodGroup only when the PodGroup exists"
     if spec.get("evictionResponders"):
         return "it has spec.evictionResponders, which Kubernetes does not permit in a PodGroup"
     return ""

@@ -20,18 +20,25 @@ from railnet.controllers.gangs.pod_groups import PodGroupWrites
 from railnet.controllers.gangs.pod_writes import Address, PodWrites
 from railnet.controllers.gangs.root_objects import GangRoots
 from railnet.controllers.informer import Informer
+from railnet.controllers.informer_where_served import InformerWhereServed
 from railnet.controllers.work_queue import WorkQueue
+from railnet.gangs.device_claims import DeviceClaim, device_claim
 from railnet.gangs.placement.node import Node, node
 from railnet.gangs.planning import GangPlanning
 from railnet.gangs.planning_result import Asked, Decision, Evict, WriteOutcome
 from railnet.gangs.pod import GangPod, GangPods
 from railnet.gangs.pod_groups import GroupOutcome
+from railnet.gangs.slice_devices import PoolSlice, pool_slice
 from railnet.jobs.gang_recogniser import GATE, OFF
 from railnet.jobs.reported_pod import ReportedPod
+from railnet.kubelet.dra_driver import DRIVER
 
 _log = logging.getLogger(__name__)
 _ALL = "all gangs"  # the only key: one plan for all gangs, and never two at a time
 _GATHER_SECONDS = 0.1  # after a change, for those that come with it: the pods of a gang are created one after the other
+_DRA = "resource.k8s.io/v1"
+_SLICES = Collection(_DRA, "resourceslices", fields=f"spec.driver={DRIVER}")
+_CLAIMS = Collection(_DRA, "resourceclaims")  # the API server cannot select them by driver
 _LOOK_AGAIN_SECONDS = 60.0  # the longest time between two decisions while something waits for a moment
 _FAILED = "a step for gang %s failed, so it stays as it is and is tried again in %g s; report this error, and delete its job if it waits for long"
 
@@ -46,7 +53,8 @@ class GangPlacement:
         writes: patches and evictions; any number of workers.
         groups: PodGroups that are created; any number of workers.
         roots: objects that are read; any number of workers.
-        informers: keep nodes, and the namespaces in which gangs are switched off. Pods come from outside: `reduce` and `pod_changed`.
+        informers: keep nodes, the namespaces in which gangs are switched off, and what nodes offer by DRA. Pods come from outside: `reduce`
+            and `pod_changed`. Claims are watched from the moment at which a node offers devices.
     """
 
     def __init__(
@@ -79,7 +87,13 @@ class GangPlacement:
         self.writes = PodWrites(api, self._written, address)
         self.groups = PodGroupWrites(api, self._group_written)
         self._events = GangEvents(events, self.roots)
+        slices = InformerWhereServed(api, _SLICES, pool_slice, self._slice_changed)
+        claims = InformerWhereServed(
+            api, _CLAIMS, device_claim, self._claim_changed, self._claims_listed, beside=slices
+        )
         self.informers: Mapping[str, Informer[Any]] = {
+            "resourceslices": slices,
+            "resourceclaims": claims,
             "nodes": Informer(api, Collection("v1", "nodes"), node, self._node_changed),
             "namespaces with gangs off": Informer(
                 api, Collection("v1", "namespaces", labels=f"{GATE}={OFF}"), _name, self._namespace_changed
@@ -135,6 +149,15 @@ class GangPlacement:
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
         self._take_in(lambda: self._planning.observed.change_node(before, after))
+
+    def _slice_changed(self, before: PoolSlice | None, after: PoolSlice | None) -> None:
+        self._take_in(lambda: self._planning.observed.change_slice(before, after))
+
+    def _claim_changed(self, before: DeviceClaim | None, after: DeviceClaim | None) -> None:
+        self._take_in(lambda: self._planning.observed.change_claim(before, after))
+
+    def _claims_listed(self) -> None:
+        self._take_in(self._planning.observed.claims_listed)
 
     def _namespace_changed(self, before: str | None, after: str | None) -> None:
         namespace, off = after or before or "", after is not None

@@ -46,6 +46,21 @@ def test_pod_with_eviction_responders_names_no_pod_group() -> None:
 
 
 @pytest.mark.parametrize(
+    ("claims", "by_gates"),
+    [
+        ([{"name": "vf", "resourceClaimTemplateName": "vfs"}], True),
+        ([{"name": "vf", "resourceClaimName": "vf"}], False),
+        ([], False),
+        ("x", False),
+        (["x"], False),
+    ],
+)
+def test_pod_with_claims_of_a_template_names_no_pod_group(claims: Any, *, by_gates: bool) -> None:
+    """Kubernetes makes such claims when the PodGroup exists, and Railnet creates the PodGroup when it knows them."""
+    assert bool(why_not_a_pod_group(GangRequest("bert"), {"resourceClaims": claims})) is by_gates
+
+
+@pytest.mark.parametrize(
     ("group", "named"),
     [(None, ""), ({}, ""), ({"podGroupName": "x"}, "x"), ("x", ""), ({"podGroupName": 1}, "")],
 )

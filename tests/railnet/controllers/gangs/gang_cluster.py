@@ -14,9 +14,11 @@ from railnet.apiserver.request import Request
 from railnet.controllers.events import JobEvents
 from railnet.controllers.gangs.placement import GangPlacement
 from railnet.controllers.work_queue import WorkQueue
+from railnet.gangs.device_claims import device_claim
 from railnet.gangs.life_cycle import GangEvent, GangState
 from railnet.gangs.placement.node import Node, node
 from railnet.gangs.pod import GangPod
+from railnet.gangs.slice_devices import pool_slice
 from railnet.jobs.gang_engine import pod_group_name
 from railnet.jobs.reported_pod import ReportedPod
 from tests.railnet.controllers.cluster_in_memory import Cluster, Refusal
@@ -217,6 +219,8 @@ class Leader:
         self._pods: dict[tuple[str, str], GangPod] = {}
         self._nodes: dict[str, Node] = {}
         self._off: set[str] = set()
+        self._slices: dict[str, Any] = {}
+        self._claims: dict[str, Any] = {}
 
     def learn(self) -> None:
         """Bring what the leader knows up to date, as its watches do."""
@@ -234,9 +238,19 @@ class Leader:
             for one in self.cluster.of("namespaces")
             if one["metadata"]["labels"].get(GATE) == "off"
         }
+        self._learn_devices()
         for namespace in sorted(off ^ self._off):
             self.gangs._namespace_changed(*((None, namespace) if namespace in off else (namespace, None)))
         self._nodes, self._pods, self._off = nodes, pods, off
+
+    def _learn_devices(self) -> None:
+        """Bring slices and claims up to date; claims only from the moment at which there is a slice."""
+        gangs = self.gangs
+        self._slices = _changed(self._slices, self.cluster.of("resourceslices"), pool_slice, gangs._slice_changed)
+        if self._slices:
+            self._claims = _changed(self._claims, self.cluster.of("resourceclaims"), device_claim, gangs._claim_changed)
+            if not self.gangs._planning.observed._claiming.is_watched:
+                self.gangs._claims_listed()
 
     def look(self) -> float | None:
         """Decide once, and do all of it."""
@@ -266,6 +280,20 @@ class Leader:
             self.cluster.events.append(
                 (request.body["reason"], f"{about['kind']}/{about['name']}", request.body["message"])
             )
+
+
+def _changed(
+    before: dict[str, Any],
+    documents: list[JsonObject],
+    read: Callable[[JsonObject], Any],
+    tell: Callable[[Any, Any], None],
+) -> dict[str, Any]:
+    """Tell what has changed, and return what there is."""
+    after = {one["metadata"]["name"]: found for one in documents if (found := read(one)) is not None}
+    for name in sorted(before.keys() | after.keys()):
+        if before.get(name) != after.get(name):
+            tell(before.get(name), after.get(name))
+    return after
 
 
 def work(queue: WorkQueue[Any], reconcile: Callable[[Any], object]) -> None:
