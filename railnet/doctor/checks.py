@@ -12,6 +12,7 @@ _CHECKS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
     daemon_runtime_and_gpu_checks.kubelet_folders,
     daemon_runtime_and_gpu_checks.kubelets_view,
     daemon_runtime_and_gpu_checks.primary,
+    daemon_runtime_and_gpu_checks.slices,
     daemon_runtime_and_gpu_checks.lost_rails,
     daemon_runtime_and_gpu_checks.conflist,
     daemon_runtime_and_gpu_checks.rewrites,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from ipaddress import ip_address, ip_network
 
 from railnet.apiserver.oldest_kubernetes import too_old
+from railnet.doctor import dra_checks
 from railnet.doctor.cluster_facts import ClusterFacts, ClusterNode, RailnetPod
 from railnet.doctor.finding_kinds import SEVERITIES, Finding
 from railnet.fabric.rails_condition import TAINT, TYPE
@@ -200,14 +201,22 @@ def _programs(facts: ClusterFacts) -> dict[str, list[RailnetPod]]:
 def cards(facts: ClusterFacts) -> Iterator[Finding]:
     """Find nodes with a card, and a daemon that is ready, that offer no rail."""
     ready = {node for node, pods in _daemons(facts).items() if any(not pod.not_ready for pod in pods)}
+    devices = dra_checks.devices_of(facts.slices)
     for cluster_node in facts.nodes or ():
         label = next(
             (key for key, value in cluster_node.node.labels.items() if value == "true" and _CARD.fullmatch(key)), None
         )
-        if label is not None and not cluster_node.has_rails and cluster_node.node.name in ready:
-            yield Finding(
-                "node-without-rails", cluster_node.node.name, f"label {label}; no resource of rails is allocatable"
-            )
+        name = cluster_node.node.name
+        if label is not None and not cluster_node.has_rails and not devices.of(name).now and name in ready:
+            seen = f"label {label}; no resource of rails is allocatable, and no ResourceSlice has a healthy device"
+            yield Finding("node-without-rails", name, seen)
+
+
+def slices(facts: ClusterFacts) -> Iterator[Finding]:
+    """Find slices that the scheduler does not take, and nodes that offer a resource twice."""
+    yield from dra_checks.incomplete_pools(facts.slices)
+    allocatable = {cluster_node.node.name: cluster_node.node.allocatable for cluster_node in facts.nodes or ()}
+    yield from dra_checks.both_ways(allocatable, dra_checks.devices_of(facts.slices))
 
 
 def conditions(facts: ClusterFacts) -> Iterator[Finding]:
@@ -238,5 +247,6 @@ _CHECKS: tuple[Callable[[ClusterFacts], Iterable[Finding]], ...] = (
     images,
     versions,
     cards,
+    slices,
     unread,
 )

@@ -7,6 +7,7 @@ from railnet.apiserver.oldest_kubernetes import KubernetesVersion
 from railnet.doctor.facts import Unread
 from railnet.gangs.placement.node import Node
 from railnet.gangs.placement.pod_shape import Shape
+from railnet.gangs.slice_devices import PoolSlice
 from railnet.objects.network_status import PublishedRail
 from railnet.vf.address_slice import IpNetwork
 
@@ -72,6 +73,7 @@ class ClusterFacts:
         programs: Railnet's own pods.
         daemon_set: what the DaemonSet asks of a node.
         services: the addresses of Services, by what says it.
+        slices: what nodes offer by DRA; none also where the API server has no slices.
     """
 
     kubernetes: KubernetesVersion | None = None
@@ -81,4 +83,5 @@ class ClusterFacts:
     has_daemon_set: bool | None = None
     daemon_set: Shape | None = None
     services: Mapping[IpNetwork, str] | None = None
+    slices: tuple[PoolSlice, ...] = ()
     unread: tuple[Unread, ...] = ()

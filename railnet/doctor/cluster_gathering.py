@@ -11,7 +11,9 @@ from railnet.apiserver.request import ApiObject, Collection, JsonObject, ServerV
 from railnet.doctor.apiserver_reads import Asking
 from railnet.doctor.cluster_facts import ClusterFacts
 from railnet.doctor.cluster_parsing import PROGRAM, cluster_node, pod_rails, railnet_pod, ranges
+from railnet.doctor.pod_gathering import SLICES
 from railnet.gangs.placement.pod_shape import Shape, shape
+from railnet.gangs.slice_devices import pool_slice
 from railnet.vf.address_slice import IpNetwork
 
 _OURS = "railnet"  # the namespace of daemonset/, and the name of the DaemonSet
@@ -46,6 +48,7 @@ def gather(api: ApiServer, rails: Names[str]) -> ClusterFacts:
         has_daemon_set=None if asking.has_failed(_DAEMON_SET) else document is not None,
         daemon_set=None if document is None else asking.read(_DAEMON_SET, _template, document),
         services=dict(_services(asking)),
+        slices=asking.each(SLICES, pool_slice, may_be_absent=True) or (),
         unread=asking.unread,
     )
 

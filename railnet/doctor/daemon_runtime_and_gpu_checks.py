@@ -7,6 +7,7 @@ from railnet import VERSION
 from railnet.doctor.facts import Facts
 from railnet.doctor.finding_kinds import Finding
 from railnet.kernel.sysfs.acs_p2p_redirect import described, redirects
+from railnet.kubelet.dra_manager_state import NAME
 
 _OURS = "00-railnet.conflist"
 
@@ -61,8 +62,15 @@ def kubelets_view(facts: Facts) -> Iterator[Finding]:
         given = facts.allocated.get(pod["uid"], frozenset())
         unknown = sorted(rail["vf"] for rail in sandbox["rails"] if rail["vf"] not in given)
         if unknown:
-            seen = f"kubelet's checkpoint does not have {', '.join(unknown)} for this pod"
+            seen = f"kubelet has {', '.join(unknown)} for this pod neither in its checkpoint nor in {NAME}"
             yield Finding("kubelet-disagrees", f"{pod['namespace']}/{pod['name']}", seen)
+
+
+def slices(facts: Facts) -> Iterator[Finding]:
+    """Find ResourceSlices that are not as the node's VFs are. A daemon of the device plugin tells nothing."""
+    told = (facts.daemon.told or {}).get("slices")
+    if told:
+        yield Finding("slices-outdated", "ResourceSlices", told)
 
 
 def lost_rails(facts: Facts) -> Iterator[Finding]:

@@ -110,7 +110,7 @@ class Facts:
         clock_is_synchronised: None if the kernel does not say.
         primary_trouble: why the primary network cannot make a pod's network, as Railnet's STATUS says; None if it can.
         is_node: whether anything of a Kubernetes node is there: a kubelet, its root folder, or a folder of CNI configurations.
-        allocated: the device ids that kubelet's checkpoint has, by the pod's UID; None if it cannot be read.
+        allocated: the VFs that kubelet has given by its checkpoint and by claims, by the pod's UID; None if that cannot be read.
     """
 
     inventory: Inventory

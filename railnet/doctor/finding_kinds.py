@@ -57,6 +57,11 @@ OF_A_NODE = {
         "Mend the primary network: for flannel, see that its pod runs on this node and what its log says (it writes the file when the node has a "
         "podCIDR). Railnet needs no restart.",
     ),
+    "slices-outdated": FindingKind(
+        "error",
+        "The node offers its VFs by DRA, and its ResourceSlices are missing, or older than the node's VFs: the scheduler goes by what they say.",
+        "As the message says. It is tried again by itself. Without the right, or without the API, see docs/dra.md: the chart's `offer` must be `dra`, too.",
+    ),
     "kubelet-elsewhere": FindingKind(
         "error",
         "The daemon looks for kubelet in another folder than the running kubelet has, so kubelet does not find it: the node offers no VF.",
@@ -337,6 +342,24 @@ OF_A_POD = {
         "Nodes with enough rails exist, and other pods have them.",
         "Wait, or end other pods. `railnet train top` shows the jobs that hold rails, and what is free.",
     ),
+    "devices-tainted": FindingKind(
+        "warning",
+        "These nodes offer their VFs by DRA, and some of the VFs are unhealthy: their devices have a taint, so the scheduler gives them to no pod. The pod "
+        "would have room if they were well.",
+        "`railnet status` on the node has the reason of each VF, and `railnet doctor` there says what to do. The taint goes when the VF is well.",
+    ),
+    "claim-missing": FindingKind(
+        "error",
+        "The pod names a ResourceClaim, or a template of one, and the claim is not there. The scheduler does not look at the pod until it is, and its gang waits, too.",
+        "Create the ResourceClaim, or the ResourceClaimTemplate, in the pod's namespace: kube-controller-manager then makes the claim. An event of the pod says "
+        "if it cannot.",
+    ),
+    "claim-not-reserved": FindingKind(
+        "error",
+        "The pod has a node, and its ResourceClaim is not allocated, or is reserved for other pods only. kubelet does not start the pod.",
+        "The scheduler allocates claims: a pod whose author wrote its node (`nodeName`) was never scheduled. Make the pod again without it; use a "
+        "`nodeSelector`. A VF is one pod's: pods do not share a claim.",
+    ),
     "pod-unschedulable": FindingKind(
         "warning", "The pod has no node yet, for a reason that is not about rails.", "As the scheduler says."
     ),
@@ -433,6 +456,18 @@ OF_A_CLUSTER = {
         "warning",
         "The node has a network card that could have rails, as its label says; Railnet serves the node, and offers no VF to pods.",
         "Run `railnet doctor` in that node's Railnet pod: it says whether VFs, drivers or ports are missing. A card that is not for pods is no fault.",
+    ),
+    "slices-incomplete": FindingKind(
+        "error",
+        "Not all ResourceSlices of the node's newest generation are there, so the scheduler gives none of its devices to a pod. It is so for some "
+        "seconds while a daemon writes them.",
+        "`railnet status` in that node's Railnet pod says why they are not as they should be. A slice of `rdma.railnet.io` that another program wrote has to be deleted.",
+    ),
+    "node-offers-both-ways": FindingKind(
+        "error",
+        "The node offers one resource by the device plugin and by ResourceSlices. A VF could be given twice; Railnet refuses the second pod.",
+        "See that one Railnet serves the node, and what `offer` of its node.yaml says. After a change of `offer` it is so for half a minute at most: then kubelet "
+        "removes what the other way left. Another device plugin may have the resource's name: give one of them another name.",
     ),
     "taint-remains": FindingKind(
         "warning",

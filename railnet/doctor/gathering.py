@@ -15,7 +15,7 @@ from typing import Any
 from cni import primary_configuration
 from cni.host.errors import CniError
 from cni.host.status import SUBNET_FILE, names_subnet
-from railnet.configuration import Configuration, load
+from railnet.configuration import Configuration, HostConfiguration, load
 from railnet.daemon import conflist
 from railnet.daemon.conflist import ConflistFolder
 from railnet.doctor import kubelet_folders, memlock_limit
@@ -31,8 +31,11 @@ from railnet.kernel.sysfs import pci_bridges
 from railnet.kernel.sysfs.folder import SysfsFolder
 from railnet.kernel.sysfs.functions import Sysfs, first_data_port
 from railnet.kubelet.checkpoint_file import CheckpointFile
+from railnet.kubelet.dra_manager_state import NAME
+from railnet.kubelet.dra_manager_state_file import DraManagerStateFile
 from railnet.status.status_command import Unreachable, ask
 from railnet.vf.address_slice import IpNetwork, parse_subnet_env
+from railnet.vf.dra_device_name import vf_of
 from railnet.vf.inventory import Inventory, PhysicalFunction, VirtualFunction
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.permitted_networks import SliceIpam, StaticIpam, StickyIpam
@@ -89,7 +92,7 @@ def gather(places: Places) -> Facts:
         iommu=dict(_iommu(configuration.host.sysfs, inventory)),
         pci_bridges=asyncio.run(pci_bridges.read(sysfs, cards, gpus.addresses)),
         clock_is_synchronised=is_synchronised(),
-        allocated=_allocated(configuration.host.device_plugins),
+        allocated=_allocated(configuration.host, kubelet.looked_for.path),
         kubelet=kubelet,
         primary_trouble=_primary_trouble(configuration),
         is_node=kubelet.is_there or bool(names) or daemon.told is not None,
@@ -260,11 +263,16 @@ def _occupied(root: Path, lease: Path, environ: Mapping[str, str]) -> Iterator[t
         yield "the address of the Service kubernetes", ip_network(environ["KUBERNETES_SERVICE_HOST"])
 
 
-def _allocated(device_plugins: Path) -> dict[str, frozenset[str]] | None:
-    """Return the device ids of kubelet's checkpoint by the pod's UID. One that cannot be read is the daemon's to report."""
+def _allocated(host: HostConfiguration, kubelet: Path) -> dict[str, frozenset[str]] | None:
+    """Return the VFs that kubelet has for each pod, by the pod's UID: by its checkpoint and by claims. A file that cannot be read is the daemon's to report."""
+    claims = DraManagerStateFile(partial(open_below, host.root, f"{kubelet}/{NAME}", os.O_RDONLY))
     with suppress(OSError, ValueError, NotReady):
-        entries = CheckpointFile(device_plugins).read()
-        return {uid: frozenset().union(*by_resource.values()) for uid, by_resource in entries.items()}
+        entries = CheckpointFile(host.device_plugins).read()
+        allocated = {uid: frozenset[str]().union(*by_resource.values()) for uid, by_resource in entries.items()}
+        for claim in claims.read():
+            vfs = frozenset(str(vf_of(device)) for device in claim.devices)
+            allocated |= {uid: allocated.get(uid, frozenset()) | vfs for uid in claim.pod_uids}
+        return allocated
     return None
 
 

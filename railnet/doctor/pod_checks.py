@@ -3,15 +3,18 @@
 A pod is at one stage of its life, and each stage has its own checks: without a request, without a node, on a node, running, ended.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from railnet.admission.decision import Additions, decide
 from railnet.admission.review_configuration import Namespace, Policy, switch
+from railnet.doctor import dra_checks
 from railnet.doctor.finding_kinds import SEVERITIES, Finding
 from railnet.doctor.pod_facts import JsonObject, PodFacts
 from railnet.errors import Misconfigured, NotPermitted
 from railnet.fabric.rails_condition import TAINT, TYPE
+from railnet.gangs.slice_devices import SliceDevices, with_devices
 from railnet.jobs.gang_engine import named_pod_group
 from railnet.jobs.gang_overview import gang_part, gang_wait
 from railnet.jobs.gang_recogniser import GATE
@@ -22,11 +25,11 @@ from railnet.objects.conditions import condition, is_ready
 from railnet.objects.network_status import ANNOTATION, rails_of_pod
 from railnet.objects.node_taints import has_taint
 from railnet.objects.pod import Pod, parse
-from railnet.objects.resource_amounts import allocatable, requested
+from railnet.objects.resource_amounts import Amounts, allocatable, requested
 
 _REFUSED = frozenset({"UnexpectedAdmissionError", "TopologyAffinityError"})  # kubelet's device and topology managers
 _ATTACH, _SANDBOX = "RailnetAttachFailed", "FailedCreatePodSandBox"
-_MOST_NODES = 5  # that a finding names
+_UNALLOCATED = "cannot allocate all claims"  # the scheduler's words (plugins/dynamicresources)
 
 
 def findings(facts: PodFacts) -> tuple[Finding, ...]:
@@ -44,7 +47,9 @@ def _of_stage(facts: PodFacts) -> Iterator[Finding]:
         yield _of_pod(facts, "device-refused", why)
     elif stage in (Stage.SUCCEEDED, Stage.FAILED):
         yield _of_pod(facts, "pod-ended", f"{stage}{': ' if why else ''}{why}")
-    elif not _requested(facts):
+    elif stage is Stage.UNSCHEDULED and (unmade := list(dra_checks.unmade_claims(facts.claims))):
+        yield _of_pod(facts, "claim-missing", "; ".join(unmade))
+    elif not _wanted(facts, SliceDevices()):
         yield from _without_request(facts)
     else:
         if _spec(facts).get("hostNetwork"):
@@ -98,18 +103,29 @@ def _without_node(facts: PodFacts, scheduler: str) -> Iterator[Finding]:
 
 def _missing_rails(facts: PodFacts, scheduler: str) -> Iterator[Finding]:
     """Say what of rails keeps the pod from each node; nothing if rails are not the reason."""
-    wanted = _requested(facts)
+    devices = dra_checks.devices_of(facts.slices)
+    wanted = _wanted(facts, devices)
+    sick = list(dra_checks.tainted_nodes(devices, (_name(node) for node in facts.nodes or ()), wanted))
+    tainted_devices = (
+        [Finding("devices-tainted", dra_checks.some(sick), f"tainted devices; {scheduler}")] if sick else []
+    )
     if facts.nodes is not None:
-        large = [node for node in facts.nodes if all(_has(node, resource) >= wanted[resource] for resource in wanted)]
+        has = {_name(node): with_devices(allocatable(node), devices.of(_name(node)).now) for node in facts.nodes}
+        large = [node for node in facts.nodes if _is_enough(has[_name(node)], wanted)]
         if not large:
-            yield _of_pod(facts, "no-node-with-rails", "; ".join(_most(facts.nodes, wanted)))
+            yield from tainted_devices or [_of_pod(facts, "no-node-with-rails", "; ".join(_most(has, wanted)))]
             return
         tainted = [node for node in large if has_taint(node, TAINT) and not _tolerates(facts)]
         if tainted:
-            yield Finding("node-with-rail-taint", _names(tainted), f"taint {TAINT}; {_condition_of(tainted[0])}")
-    lacking = [resource for resource in wanted if f"Insufficient {resource}" in scheduler]
-    if lacking:
+            yield Finding(
+                "node-with-rail-taint",
+                dra_checks.some([_name(node) for node in tainted]),
+                f"taint {TAINT}; {_condition_of(tainted[0])}",
+            )
+    of_claims = _UNALLOCATED in scheduler and dra_checks.asks_for_nothing_else(facts.claims, facts.rails)
+    if of_claims or any(f"Insufficient {resource}" in scheduler for resource in wanted):
         yield _of_pod(facts, "rails-in-use", scheduler)
+        yield from tainted_devices
 
 
 def _on_node(facts: PodFacts, stage: Stage, why: str) -> Iterator[Finding]:
@@ -125,11 +141,14 @@ def _starting(facts: PodFacts, node: str, why: str) -> Iterator[Finding]:
     # An event outlives its cause by an hour. A pod with an address, or with a container that waits for something else, has its network.
     refused = None if why or _status(facts).get("podIP") else _refused(facts)
     served = facts.daemons is None or any(map(is_ready, facts.daemons))
+    unready = list(dra_checks.unready_claims(facts.claims, str(facts.pod["metadata"]["uid"])))
+    if unready:
+        yield _of_pod(facts, "claim-not-reserved", "; ".join(unready))
     if refused is not None:
         yield _of_pod(facts, "sandbox-refused", refused)
     if not served:
         yield Finding("node-pod-not-ready", node, _daemon_words(facts.daemons or ()))
-    if served and refused is None and not why:
+    if served and refused is None and not why and not unready:
         yield _of_pod(facts, "pod-starts", f"on {node} since {_status(facts).get('startTime') or 'now'}")
 
 
@@ -158,6 +177,12 @@ def _requested(facts: PodFacts) -> dict[str, int]:
     return {resource: amount for resource, amount in requested(_spec(facts)).items() if resource in facts.rails}
 
 
+def _wanted(facts: PodFacts, devices: SliceDevices) -> dict[str, int]:
+    """Return what the pod asks for of rails: by resources, and by claims that it names."""
+    by_claims = dra_checks.asked_by_claims(facts.claims, devices.resources or facts.rails)
+    return dict(Counter(_requested(facts)) + Counter(by_claims))
+
+
 def _namespace(facts: PodFacts) -> Namespace:
     name = str(facts.pod["metadata"]["namespace"])
     labels = ((facts.namespace or {}).get("metadata") or {}).get("labels") or {}
@@ -176,21 +201,19 @@ def _gang_words(facts: PodFacts) -> str:
     return max(of_gang, key=lambda wait: wait.last).said
 
 
-def _has(node: JsonObject, resource: str) -> int:
-    return allocatable(node).get(resource, 0)
+def _name(node: JsonObject) -> str:
+    return str(node["metadata"]["name"])
 
 
-def _most(nodes: Sequence[JsonObject], wanted: Mapping[str, int]) -> Iterator[str]:
+def _is_enough(has: Amounts, wanted: Amounts) -> bool:
+    return all(has.get(resource, 0) >= amount for resource, amount in wanted.items())
+
+
+def _most(has: Mapping[str, Amounts], wanted: Amounts) -> Iterator[str]:
     for resource, amount in wanted.items():
-        most, name = max(((_has(node, resource), str(node["metadata"]["name"])) for node in nodes), default=(0, ""))
+        most, name = max(((of_node.get(resource, 0), name) for name, of_node in has.items()), default=(0, ""))
         best = f"the most that a node has is {most} ({name})" if most else "no node has any"
         yield f"{resource}: {amount} requested; {best}"
-
-
-def _names(nodes: Sequence[JsonObject]) -> str:
-    names = [str(node["metadata"]["name"]) for node in nodes]
-    more = f" and {len(names) - _MOST_NODES} more" if len(names) > _MOST_NODES else ""
-    return ", ".join(names[:_MOST_NODES]) + more
 
 
 def _tolerates(facts: PodFacts) -> bool:

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from railnet.doctor.dra_checks import ClaimOfPod
 from railnet.doctor.facts import Unread
+from railnet.gangs.slice_devices import PoolSlice
 
 JsonObject = Mapping[str, Any]
 
@@ -21,6 +23,8 @@ class PodFacts:
         nodes: all nodes, for a pod that waits for one.
         node: the node of a pod that has one.
         daemons: Railnet's pods on that node.
+        claims: those that the pod names itself.
+        slices: what nodes offer by DRA, for a pod that waits for a node; none also where the API server has no slices.
     """
 
     pod: JsonObject
@@ -32,4 +36,6 @@ class PodFacts:
     nodes: tuple[JsonObject, ...] | None = None
     node: JsonObject | None = None
     daemons: tuple[JsonObject, ...] | None = None
+    claims: tuple[ClaimOfPod, ...] = ()
+    slices: tuple[PoolSlice, ...] = ()
     unread: tuple[Unread, ...] = ()

@@ -1,16 +1,22 @@
 """Asks the API server for what `railnet doctor --pod` looks at. It reads, and changes nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from railnet.apiserver.client import ApiServer
 from railnet.apiserver.request import ApiObject, Collection, JsonObject, get
 from railnet.doctor.apiserver_reads import Asking
+from railnet.doctor.dra_checks import ClaimOfPod
 from railnet.doctor.pod_facts import PodFacts
+from railnet.gangs.slice_devices import pool_slice
 from railnet.jobs.gang_overview import REFUSED, WAITING
+from railnet.kubelet.dra_driver import DRIVER
 from railnet.objects.metadata_times import created_text
+from railnet.objects.pod_claims import pod_claims
 
 _OURS = "railnet"  # the namespace of daemonset/, and the name of its pods' label
+_DRA = "resource.k8s.io/v1"
+SLICES = Collection(_DRA, "resourceslices", fields=f"spec.driver={DRIVER}")
 _WEBHOOK = ApiObject("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", "railnet-admission")
 
 
@@ -40,8 +46,19 @@ def gather(api: ApiServer, namespace: str, name: str, rails: frozenset[str]) -> 
         nodes=None if node else asking.all(Collection("v1", "nodes")),
         node=asking.one(ApiObject("v1", "nodes", node)) if node else None,
         daemons=asking.all(daemons) if node else None,
+        claims=tuple(_claims(asking, pod, namespace)),
+        slices=() if node else asking.each(SLICES, pool_slice, may_be_absent=True) or (),
         unread=asking.unread,
     )
+
+
+def _claims(asking: Asking, pod: JsonObject, namespace: str) -> Iterator[ClaimOfPod]:
+    """Yield the claims that a pod names; one that cannot be read is named among what was not answered."""
+    for named in pod_claims(pod):
+        about = ApiObject(_DRA, "resourceclaims", named.claim, namespace) if named.claim else None
+        document = None if about is None else asking.one(about)
+        if about is None or not asking.has_failed(about):
+            yield ClaimOfPod(named, document)
 
 
 def _gang_events(asking: Asking, namespace: str) -> tuple[JsonObject, ...] | None:

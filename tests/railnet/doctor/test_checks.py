@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from railnet import VERSION
+from railnet.configuration import HostConfiguration
 from railnet.doctor import gathering
 from railnet.doctor.checks import findings
 from railnet.doctor.facts import Bridge, Daemon, Facts, Gpus, KubeletFolders, PortFacts, RuntimeProcess, Unread
@@ -27,6 +28,7 @@ from railnet.vf.pci_address import PciAddress
 from railnet.vf.permitted_networks import Network, NoIpam, SliceIpam, StaticIpam
 from tests.railnet.kernel import nodes
 from tests.railnet.kernel.tree import Function, Tree
+from tests.railnet.kubelet.dra_state import a_claim, a_state
 
 ROOT = Path(__file__).resolve().parents[3]
 DEFAULT, K0S = (KubeletFolder(Path(path), "a test") for path in ("/var/lib/kubelet", "/var/lib/k0s/kubelet"))
@@ -105,6 +107,27 @@ def test_sound_node_has_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert facts.runtimes == (RuntimeProcess("containerd", 77, None),)
     assert facts.configurations == ("00-railnet.conflist", "10-flannel.conflist")
     assert findings(facts) == ()
+
+
+def test_vf_of_a_claim_is_given_to_its_pod_by_kubelets_own_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod with a VF by DRA is in no entry of the device plugin's checkpoint, and nothing is wrong with it."""
+
+    def prepared(claims: bytes) -> None:
+        (tmp_path / "root/var/lib/kubelet/dra_manager_state").write_bytes(claims)
+        (tmp_path / "device-plugins/kubelet_internal_checkpoint").unlink()
+
+    gathered(tmp_path, SOUND, monkeypatch)
+    host = HostConfiguration(root=tmp_path / "root", device_plugins=tmp_path / "device-plugins")
+    prepared(a_state(a_claim(pods=("uid-1", "uid-2"), devices=("pci-0000-03-00-1",))))
+
+    assert gathering._allocated(host, Path("/var/lib/kubelet")) == {
+        "uid-1": frozenset({VF}),
+        "uid-2": frozenset({VF}),
+    }
+    (tmp_path / "root/var/lib/kubelet/dra_manager_state").write_text("{")
+    assert gathering._allocated(host, Path("/var/lib/kubelet")) is None
 
 
 TREES: dict[str, tuple[tuple[Function, ...], list[str]]] = {
@@ -470,6 +493,8 @@ VALUES = [
     (replace(with_daemon(sandboxes=[OF_TRAIN]), allocated={"uid-1": frozenset({VF})}), None),
     (replace(with_daemon(sandboxes=[OF_TRAIN]), allocated=None), None),
     (with_daemon(sandboxes=[LOST]), "rail-lost"),
+    (with_daemon(slices="ResourceSlices: cannot list resourceslices: 403"), "slices-outdated"),
+    (with_daemon(slices=None), None),
     (replace(with_daemon(), clock_is_synchronised=False), "clock-not-synchronised"),
     (replace(with_daemon(), clock_is_synchronised=None), None),
     (replace(with_daemon(), iommu={PciAddress.parse(PF): "DMA-FQ"}), None),  # without a GPU it costs little

@@ -14,6 +14,7 @@ from railnet.doctor.cluster_gathering import gather
 from railnet.doctor.cluster_parsing import pod_rails
 from railnet.doctor.finding_kinds import OF_A_CLUSTER, Finding
 from tests.railnet.doctor.test_pod_gathering import Answers, api, listed
+from tests.railnet.gangs.slices_and_claims import slices_of
 
 Json = dict[str, Any]
 RAIL = "rdma/ib_vf"
@@ -21,6 +22,7 @@ IMAGE, WEBHOOK = "railnet.io/railnet:0.5.0", "railnet.io/railnet-admission:0.5.0
 NODES, PODS, PROGRAMS = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces/railnet/pods"
 DAEMON_SET = "/apis/apps/v1/namespaces/railnet/daemonsets/railnet"
 SERVICE_CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 KUBERNETES = "/api/v1/namespaces/default/services/kubernetes"
 VERSION = "/version"
 CARD = "feature.node.kubernetes.io/pci-0207_15b3.present"
@@ -134,6 +136,14 @@ def test_sound_cluster_has_no_finding() -> None:
 
 
 CASES: dict[str, tuple[dict[str, object], Finding]] = {
+    "a slice of the newest generation is missing": (
+        {NODES: [a_node("a", 1), a_node("b", 2, vfs="", labels={CARD: "false"})], SLICES: slices_of("b", 100)[:1]},
+        Finding("slices-incomplete", "b", "generation 1 has 1 of 2 slices"),
+    ),
+    "one resource in both ways": (
+        {SLICES: slices_of("b", 4)},
+        Finding("node-offers-both-ways", "b", "rdma/ib_vf: 8 allocatable, and 4 devices in ResourceSlices"),
+    ),
     "two pods with one GUID": (
         pods(
             a_pod("x", "a", element(guid("11"), "10.56.1.1")),
@@ -265,7 +275,11 @@ CASES: dict[str, tuple[dict[str, object], Finding]] = {
     ),
     "a card and no rails": (
         {NODES: [a_node("a", 1), a_node("b", 2, vfs="0")]},
-        Finding("node-without-rails", "b", f"label {CARD}; no resource of rails is allocatable"),
+        Finding(
+            "node-without-rails",
+            "b",
+            f"label {CARD}; no resource of rails is allocatable, and no ResourceSlice has a healthy device",
+        ),
     ),
     "a lost rail, with its taint": (
         {NODES: [a_node("a", 1), a_node("b", 2, rails="False", taints=[TAINT])]},
@@ -280,6 +294,10 @@ CASES: dict[str, tuple[dict[str, object], Finding]] = {
         Finding("taint-remains", "b", "taint railnet.io/rails-not-active; no condition RailnetRails"),
     ),
 }
+
+
+def test_node_whose_vfs_are_only_in_slices_has_rails() -> None:
+    assert found({NODES: [a_node("a", 1), a_node("b", 2, vfs="")], SLICES: slices_of("b", 4)}) == ()
 
 
 @pytest.mark.parametrize(("changes", "expected"), CASES.values(), ids=CASES.keys())
@@ -431,4 +449,5 @@ def test_requests_are_few_and_none_is_for_a_pod() -> None:
         VERSION,
         SERVICE_CIDRS,
         KUBERNETES,
+        SLICES,
     ]

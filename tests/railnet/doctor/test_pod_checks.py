@@ -5,10 +5,14 @@ from typing import Any
 
 import pytest
 
+from railnet.doctor.dra_checks import ClaimOfPod
 from railnet.doctor.facts import Unread
 from railnet.doctor.finding_kinds import OF_A_POD, Finding
 from railnet.doctor.pod_checks import findings
 from railnet.doctor.pod_facts import PodFacts
+from railnet.gangs.slice_devices import PoolSlice, pool_slice
+from railnet.objects.pod_claims import pod_claims
+from tests.railnet.gangs.slices_and_claims import a_claim, slices_of
 
 RAIL = "rdma/ib_vf"
 RAILS = frozenset({RAIL})
@@ -103,6 +107,31 @@ NOT_READY = {
 WITH_NET1 = {"annotations": {"k8s.v1.cni.cncf.io/network-status": json.dumps(NETWORKS)}}
 CNI = 'plugin type="railnet" failed (add): the port of 0000:03:00.1 is not ACTIVE after 30 s'
 
+
+def offered(node: str, vfs: int, unhealthy: int = 0) -> tuple[PoolSlice, ...]:
+    return tuple(part for document in slices_of(node, vfs, unhealthy) if (part := pool_slice(document)) is not None)
+
+
+def by_claim(claim: Json | None, **more: Any) -> tuple[Json, tuple[ClaimOfPod, ...]]:
+    """Return a pod that names the claim `vf`, and its claims as they are gathered."""
+    spec = {"resourceClaims": [{"name": "vf", "resourceClaimName": "vf"}]}
+    found = pod(vfs=0, **{**more, "spec": {**more.get("spec", {}), **spec}})
+    return found, tuple(ClaimOfPod(named, claim) for named in pod_claims(found))
+
+
+def claims_of(claim: Json | None, case: Json, **more: Any) -> PodFacts:
+    found, claims = by_claim(claim, **case)
+    return facts(found, claims=claims, **more)
+
+
+def reserved(uid: str) -> Json:
+    claim = a_claim("vf", held=("pci-0000-03-00-1",))
+    claim["status"]["reservedFor"] = [{"resource": "pods", "name": "x", "uid": uid}]
+    return claim
+
+
+NO_DEVICE = "0/1 nodes are available: 1 cannot allocate all claims."
+OF_A_TEMPLATE = pod(vfs=0, node="", spec={"resourceClaims": [{"name": "vf", "resourceClaimTemplateName": "vfs"}]})
 CASES: dict[str, tuple[PodFacts, Finding]] = {
     "a pod of no operator": (
         facts(pod(vfs=0)),
@@ -169,6 +198,45 @@ CASES: dict[str, tuple[PodFacts, Finding]] = {
     "other pods have the rails": (
         facts(pod(**unscheduled("0/1 nodes are available: 1 Insufficient rdma/ib_vf.")), nodes=(a_node(),)),
         Finding("rails-in-use", "ml/train", "Unschedulable: 0/1 nodes are available: 1 Insufficient rdma/ib_vf."),
+    ),
+    "the devices of its nodes are tainted": (
+        facts(
+            pod(vfs=2, **unscheduled("1 Insufficient rdma/ib_vf")), nodes=(a_node(vfs=0),), slices=offered(NODE, 3, 2)
+        ),
+        Finding("devices-tainted", f"{NODE} (2 of 3)", "tainted devices; Unschedulable: 1 Insufficient rdma/ib_vf"),
+    ),
+    "its claim asks for more devices than there are": (
+        claims_of(a_claim("vf", 4), unscheduled(NO_DEVICE), nodes=(a_node(vfs=8),), slices=offered(NODE, 3)),
+        Finding(
+            "no-node-with-rails",
+            "ml/train",
+            f"rdma/ib_vf: 4 requested; the most that a node has is 8 ({NODE}); rdma.railnet.io/devices: 4 requested; "
+            f"the most that a node has is 3 ({NODE})",
+        ),
+    ),
+    "other pods have the devices": (
+        claims_of(a_claim("vf", 2), unscheduled(NO_DEVICE), nodes=(a_node(vfs=0),), slices=offered(NODE, 3)),
+        Finding("rails-in-use", "ml/train", f"Unschedulable: {NO_DEVICE}"),
+    ),
+    "its claim does not exist": (
+        claims_of(None, {"node": ""}),
+        Finding("claim-missing", "ml/train", "the claim vf does not exist"),
+    ),
+    "no claim of its template is made": (
+        facts(OF_A_TEMPLATE, claims=tuple(ClaimOfPod(named, None) for named in pod_claims(OF_A_TEMPLATE))),
+        Finding("claim-missing", "ml/train", "no claim is made of the template vfs yet"),
+    ),
+    "its claim is not allocated, though it has a node": (
+        claims_of(a_claim("vf"), {}, events=(), daemons=(READY,)),
+        Finding("claim-not-reserved", "ml/train", "the claim vf is not allocated"),
+    ),
+    "its claim is another pod's": (
+        claims_of(reserved("uid-2"), {}, events=(), daemons=(READY,)),
+        Finding("claim-not-reserved", "ml/train", "the claim vf is reserved for 1 other pods, and not for this one"),
+    ),
+    "its claim is its own, and it has just begun": (
+        claims_of(reserved("uid-1"), {}, events=(), daemons=(READY,)),
+        Finding("pod-starts", "ml/train", f"on {NODE} since now"),
     ),
     "not enough GPUs": (
         facts(pod(**unscheduled("0/1 nodes are available: 1 Insufficient nvidia.com/gpu.")), nodes=(a_node(),)),
@@ -260,6 +328,26 @@ def test_cause_is_the_only_one(case: str) -> None:
     given, expected = CASES[case]
 
     assert findings(given) == (expected,)
+
+
+def test_tainted_devices_are_named_beside_those_that_other_pods_have() -> None:
+    given = facts(pod(**unscheduled("1 Insufficient rdma/ib_vf")), nodes=(a_node(vfs=0),), slices=offered(NODE, 3, 2))
+
+    assert [one.name for one in findings(given)] == ["rails-in-use", "devices-tainted"]
+
+
+def test_pod_with_room_in_slices_and_without_in_allocatable_is_not_told_that_no_node_has_rails() -> None:
+    given = facts(pod(**unscheduled("1 Insufficient cpu")), nodes=(a_node(vfs=0),), slices=offered(NODE, 3))
+
+    assert [one.name for one in findings(given)] == ["pod-unschedulable"]
+
+
+def test_claim_of_another_driver_that_cannot_be_allocated_is_not_about_rails() -> None:
+    found, claims = by_claim(a_claim("vf", device_class="gpu.example.com"), **unscheduled(NO_DEVICE))
+    found["spec"]["containers"][0]["resources"] = {"limits": {RAIL: "1"}, "requests": {RAIL: "1"}}
+    given = facts(found, claims=claims, nodes=(a_node(),))
+
+    assert [one.name for one in findings(given)] == ["pod-unschedulable"]
 
 
 def test_every_kind_has_a_case() -> None:
