@@ -1,20 +1,16 @@
 """The pools: the resources of this node for kubelet, and the VFs that belong to each.
 
 Pure. Here: pools, their selectors, and the choice of a pool for a VF that several pools match. Not here: whether a VF is healthy
-(`deviceplugin.health`), and reading the configuration file (`railnet.configuration`).
+(`deviceplugin.health`), the conditions for PFs (`railnet.vf.pf_selector`), and reading the configuration file (`railnet.configuration`).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
-from railnet.vf.inventory import Inventory, LinkLayer, PhysicalFunction, VirtualFunction
+from railnet.vf.inventory import LINK_LAYERS, Inventory, LinkLayer, PhysicalFunction, VirtualFunction
 from railnet.vf.pci_address import PciAddress
-
-LinkType = Literal["infiniband", "ether"]
-
-# The names of link types in `ip link`; users know them from `linkTypes` of sriov-network-device-plugin.
-_LINK_TYPES: dict[LinkLayer, LinkType] = {"InfiniBand": "infiniband", "Ethernet": "ether"}
+from railnet.vf.pf_selector import LinkType, among, digits
+from railnet.vf.pf_selector import link_type as link_type_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +32,13 @@ class Selector:
     def matches(self, pf: PhysicalFunction | None, vf: VirtualFunction) -> bool:
         """Return whether a VF meets the conditions. The link type is that of its PF, since a pod may have the VF's RDMA device."""
         return (
-            _among(_LINK_TYPES[(pf or vf).link_layer], self.link_type)
-            and _among(_digits(vf.vendor), map(_digits, self.vendor))
-            and _among(_digits(vf.device), map(_digits, self.device))
-            and _among(pf and _digits(pf.device), map(_digits, self.pf_device))
-            and _among(vf.driver, self.driver)
-            and _among(pf and pf.address, self.pf)
-            and _among(vf.address, self.pci_address)
+            among(link_type_of((pf or vf).link_layer), self.link_type)
+            and among(digits(vf.vendor), map(digits, self.vendor))
+            and among(digits(vf.device), map(digits, self.device))
+            and among(pf and digits(pf.device), map(digits, self.pf_device))
+            and among(vf.driver, self.driver)
+            and among(pf and pf.address, self.pf)
+            and among(vf.address, self.pci_address)
         )
 
 
@@ -90,19 +86,10 @@ def first_match(pools: Sequence[Pool], pf: PhysicalFunction | None, vf: VirtualF
 def link_layers(pools: Sequence[Pool]) -> frozenset[LinkLayer]:
     """Return the link layers that at least one pool permits; a card with another link layer is no rail."""
     kinds = [pool.selector.link_type for pool in pools]
-    return frozenset(layer for layer, kind in _LINK_TYPES.items() if any(not only or kind in only for only in kinds))
+    return frozenset(layer for layer in LINK_LAYERS if any(among(link_type_of(layer), only) for only in kinds))
 
 
 def _in_rail_order(inventory: Inventory) -> Iterator[tuple[PhysicalFunction | None, VirtualFunction]]:
     for _, rail in inventory.all_rails():
         for vf in sorted(rail.vfs, key=lambda vf: vf.address):
             yield rail.pf, vf
-
-
-def _among(value: object, allowed: Iterable[object]) -> bool:
-    listed = tuple(allowed)
-    return not listed or value in listed
-
-
-def _digits(pci_id: str) -> str:
-    return pci_id.lower().removeprefix("0x")

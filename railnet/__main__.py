@@ -15,6 +15,7 @@ from railnet.cli.exit_status import ExitStatus
 from railnet.cli.messages import say
 from railnet.cli.process import end_with, fail, log_to_stderr, require_root
 from railnet.cli.program_name import RAILNET, program_name
+from railnet.config_check import arguments as config_check
 from railnet.configuration_path import DEFAULT_PATH
 from railnet.daemon_process import DaemonOptions
 from railnet.doctor import arguments as doctor
@@ -111,6 +112,7 @@ def _parser(name: str = RAILNET) -> argparse.ArgumentParser:
         ),
         DEFAULT_PATH,
     )
+    config_check.add(add_command(commands, "config", "look at the file that configures the nodes: check"))
     train.add(
         add_command(commands, "train", "run a training job, and see what uses the cluster: up, down, ls, logs, top")
     )
@@ -369,6 +371,7 @@ _RUN = {
     "controllers": _controllers,
     "status": _status,
     "doctor": _doctor,
+    "config": config_check.run,
     "train": train.run,
     "validate": validate.run,
     "version": _version,

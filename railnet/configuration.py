@@ -1,21 +1,22 @@
-"""The node's configuration file: its types, its keys, and the checks of values that depend on each other.
+"""The node's configuration file: its types and its keys.
 
 A program reads the file once, when the program starts. The message about a wrong key or value names the path of that key or
-value. Not here: YAML (`railnet.strict_yaml`), and how a value of each kind is read (`railnet.value_readers`).
+value. Not here: YAML (`railnet.strict_yaml`), values that disagree with each other (`railnet.configuration_conflicts`), and how a value of each kind is read (`railnet.value_readers`).
 """
 
 import itertools
 import json
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, BinaryIO, Literal, get_args
 
 from cni.host.chain import OURSELVES
 from cni.host.netconf import DEFAULT_CONFLIST, DEFAULT_DEVICE_PLUGINS
-from deviceplugin.pool_selection import DEFAULT, LinkType, Pool, Selector, link_layers
+from deviceplugin.pool_selection import DEFAULT, Pool, Selector, link_layers
+from railnet.configuration_conflicts import conflicts
 from railnet.configuration_path import DEFAULT_PATH
 from railnet.errors import Misconfigured
 from railnet.value_readers import (
@@ -25,20 +26,25 @@ from railnet.value_readers import (
     MTU,
     NAMESPACE_NAME,
     NETWORK_NAME,
+    NUMA_NODE,
     PCI_ADDRESS,
+    PCI_FUNCTION,
     PKEY,
     POSITIVE,
     PRIORITY_CLASS,
     RESOURCE,
     SECONDS,
     TEXT,
+    Fault,
+    Faults,
     Reader,
     Scalar,
     an_object,
     by_name,
+    faults_of,
     list_of,
     one_of,
-    shown,
+    raise_any,
     word_or,
     wrong,
 )
@@ -58,13 +64,15 @@ from railnet.vf.permitted_networks import (
     StaticIpam,
     StickyIpam,
 )
-from railnet.vf.provision import Provision
+from railnet.vf.pf_selector import LinkType, PfSelector
+from railnet.vf.provision import Provision, ProvisionBySelector
 
 Offer = Literal["device-plugin", "dra"]
 
 _MOST_BYTES = (
     4 << 20
 )  # the most characters that `strict_yaml` takes, of four bytes each; a device would be read without end
+_FIRST_KEY = re.compile(r"[.\[]")  # what ends the first key of a path
 _PLUGIN = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]*")
 # The executable's first line names its interpreter below this folder: the kernel reads 255 bytes of it (BINPRM_BUF_SIZE, Linux 5.1), and
 # ends the path at white space (fs/binfmt_script.c). CNI_PATH has ':' between folders.
@@ -148,6 +156,7 @@ class Configuration:
     Attributes:
         primary: path of the primary network's configuration; None for the first configuration that is not Railnet's.
         rails: PCI addresses of the PFs in rail order; None for all PFs of the `link_layers`, in PCI order.
+        rail_select: the conditions for these PFs, if `rails` is None; None for no condition.
         pools: the resources that kubelet knows.
         offer: how kubelet and the scheduler learn of the node's VFs: by the device plugin, or by ResourceSlices.
         networks: the networks that pods may have, and each namespace's limit.
@@ -159,9 +168,10 @@ class Configuration:
     host: HostConfiguration = HostConfiguration()
     primary: str | None = None
     rails: tuple[PciAddress, ...] | None = None
+    rail_select: PfSelector | None = None
     pools: tuple[Pool, ...] = DEFAULT
     offer: Offer = "device-plugin"
-    provision: tuple[Provision, ...] = ()
+    provision: tuple[Provision | ProvisionBySelector, ...] = ()
     networks: Networks = field(default_factory=Networks)
     timeouts: Timeouts = field(default_factory=Timeouts)
     publish: Publish = Publish()
@@ -186,7 +196,7 @@ def load(path: Path) -> Configuration:
     """
     try:
         with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+            text = text_of(file, str(path))
     except FileNotFoundError:
         if path == DEFAULT_PATH and not os.path.lexists(path):  # a link to nothing is a file that was lost
             return Configuration()
@@ -195,13 +205,22 @@ def load(path: Path) -> Configuration:
         ) from None
     except OSError as error:
         raise Misconfigured(f"{path} cannot be read: {error.strerror or error!s:.200}") from None
-    if len(content) > _MOST_BYTES:
-        raise Misconfigured(f"{path} has more than {_MOST_BYTES >> 20} MiB, so it is no node configuration")
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        raise Misconfigured(f"{path} cannot be read: {error!s:.200}") from None
     return parse(text, str(path))
+
+
+def text_of(file: BinaryIO, source: str) -> str:
+    """Return the text of an open file. A file without an end is read only to the largest size that a configuration may have.
+
+    Raises:
+        Misconfigured: the file is too long, or is no text. OSError: it cannot be read.
+    """
+    content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise Misconfigured(f"{source} has more than {_MOST_BYTES >> 20} MiB, so it is no node configuration")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise Misconfigured(f"{source} cannot be read: {error!s:.200}") from None
 
 
 def parse(text: str, source: str) -> Configuration:
@@ -211,11 +230,13 @@ def parse(text: str, source: str) -> Configuration:
         Misconfigured: as `load`; the message begins with `source`.
     """
     try:
-        return _configuration(_document(text))
+        return read_document(_document(text))
     except RecursionError:
         raise Misconfigured(f"{source} is nested too deeply") from None
     except Misconfigured as error:
-        raise Misconfigured(f"{source}: {error!s:.1000}") from None
+        others = len(faults_of(error)) - 1
+        more = f"; `railnet config check` shows {others} more" if others else ""
+        raise Misconfigured(f"{source}: {error!s:.1000}{more}") from None
 
 
 def _document(text: str) -> Any:
@@ -224,18 +245,54 @@ def _document(text: str) -> Any:
     return strict_yaml.read(text)
 
 
-def _configuration(document: Any) -> Configuration:
-    read = _DOCUMENT(document, "")
-    pools, limits = read.get("pools", DEFAULT), read.pop("limits", {})
-    written = {name: replace(network, name=name) for name, network in read.pop("networks", {}).items()}
-    networks = {DEFAULT_NETWORK: Network(), **written}
-    _check_pools(pools)
-    _check_provision(read.get("provision", ()))
-    _check_publish(read.get("publish", Publish()))
-    _check_ranges(networks)
-    _check_limits(limits, networks, [pool.resource for pool in pools])
+def read_document(document: Any) -> Configuration:
+    """Read a configuration from what a YAML document holds.
+
+    Raises:
+        Misconfigured, Faults: all that is wrong with it. A check that compares the values of several keys is left out if one of
+            these keys is wrong.
+    """
+    try:
+        read = _DOCUMENT(document, "")
+    except Misconfigured as error:
+        faults = faults_of(error)
+        sound = _DOCUMENT(_without(document, faults), "")
+        raise Faults(itertools.chain(faults, _conflicts(sound))) from None
+    raise_any(_conflicts(read))
+    limits, networks = read.pop("limits", {}), _networks(read)
+    read.pop("networks", None)
     read.pop("rdma", None)  # none of its keys has a choice yet
+    if isinstance(read.get("rails"), PfSelector):
+        read["rail_select"] = read.pop("rails")
     return Configuration(networks=Networks(networks, {EVERYWHERE: Limit(), **limits}), **read)
+
+
+def _without(document: Any, faults: Iterable[Misconfigured]) -> dict[Any, Any]:
+    """Return a document without the keys that have a fault, and without the keys that name what these define."""
+    if not isinstance(document, dict):
+        return {}
+    wrong_keys = {_FIRST_KEY.split(fault.path, maxsplit=1)[0] for fault in faults if isinstance(fault, Fault)}
+    if wrong_keys & {"networks", "pools"}:
+        wrong_keys.add("limits")
+    return {key: value for key, value in document.items() if key in _KEYS - wrong_keys}
+
+
+def _networks(read: Mapping[str, Any]) -> dict[str, Network]:
+    written = {name: replace(network, name=name) for name, network in read.get("networks", {}).items()}
+    return {DEFAULT_NETWORK: Network(), **written}
+
+
+def _conflicts(read: Mapping[str, Any]) -> Iterator[Fault]:
+    yield from conflicts(read.get("pools", DEFAULT), read.get("provision", ()), _networks(read), read.get("limits", {}))
+    yield from _check_publish(read.get("publish", Publish()))
+
+
+def _check_publish(publish: Publish) -> Iterator[Fault]:
+    if publish.rails_taint and not publish.rails_condition:
+        yield Fault(
+            "publish.railsTaint",
+            "publish.railsTaint is true; publish.railsCondition should be true, too: the taint follows the condition",
+        )
 
 
 def _pool(resource: str, select: Selector | None = None, **switches: bool) -> Pool:
@@ -252,11 +309,49 @@ def _read_ipam(value: Any, path: str) -> NetworkIpam:
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError) as error:  # YAML has dates and sets
-        raise Misconfigured(
+        raise Fault(
+            path,
             f"{path} cannot be given to plugin {kind!r:.80} as JSON: {error!s:.200}; "
-            "it should have only strings, numbers, true, false, null, lists and mappings"
+            "it should have only strings, numbers, true, false, null, lists and mappings",
         ) from None
     return PluginIpam(value)
+
+
+def _read_provision(value: Any, path: str) -> Provision | ProvisionBySelector:
+    named, selected = (isinstance(value, dict) and key in value for key in ("pf", "select"))
+    if named and not selected:
+        return _PROVISION(value, path)
+    faults: list[Misconfigured] = []
+    if named and selected:
+        faults.append(
+            Fault(f"{path}.pf", f"{path} has pf and select; it should have one: select may have a key pf, too")
+        )
+        value = {key: entry for key, entry in value.items() if key != "pf"}
+    elif isinstance(value, dict) and not selected:
+        faults.append(
+            Fault(
+                path,
+                f"{path} has neither pf nor select; it should have pf, which is {PCI_ADDRESS.should_be}, or select",
+            )
+        )
+    try:
+        entry = _PROVISION_BY_SELECTOR(value, path)
+    except Misconfigured as error:
+        faults += faults_of(error)
+    else:
+        if not faults:
+            return entry
+    raise Faults(faults)
+
+
+def _read_rails(value: Any, path: str) -> tuple[PciAddress, ...] | PfSelector:
+    if isinstance(value, dict):
+        return _RAIL_SELECT(value, path)
+    return _RAIL_LIST(value, path)
+
+
+def _selected(select: PfSelector | None = None) -> PfSelector:
+    return select or PfSelector()
 
 
 def _plugin_folder(value: Any) -> Path:
@@ -298,13 +393,30 @@ _POOL = an_object(
     {"select": _SELECT, "rdma": BOOLEAN, "management": BOOLEAN, "ncclRails": BOOLEAN},
     required={"resource": RESOURCE},
 )
+_PF_SELECT = an_object(
+    PfSelector,
+    {
+        "linkType": list_of(one_of(get_args(LinkType))),
+        "vendor": list_of(TEXT),
+        "pfDevice": list_of(TEXT),
+        "function": list_of(PCI_FUNCTION),
+        "numaNode": list_of(NUMA_NODE),
+        "pf": list_of(PCI_ADDRESS),
+    },
+)
 _PROVISION = an_object(Provision, {}, required={"pf": PCI_ADDRESS, "vfs": POSITIVE}, fixed={"guid": "derived"})
+_PROVISION_BY_SELECTOR = an_object(
+    ProvisionBySelector, {"select": _PF_SELECT}, required={"vfs": POSITIVE}, fixed={"guid": "derived"}
+)
+_RAIL_LIST = list_of(PCI_ADDRESS, "auto, a list of the PCI addresses of PFs, or a mapping with the key select")
+_RAIL_SELECT = an_object(_selected, {"select": _PF_SELECT})
 _OWN_IPAM: dict[str, Reader[NetworkIpam]] = {
     "slice": an_object(SliceIpam, {"range": IP_NETWORK, "rails": POSITIVE}, fixed={"type": "slice"}),
     "none": an_object(NoIpam, {}, fixed={"type": "none"}),
     "static": an_object(StaticIpam, {"range": IP_NETWORK}, fixed={"type": "static"}),
     "sticky": an_object(StickyIpam, {"rails": POSITIVE}, required={"range": IP_NETWORK}, fixed={"type": "sticky"}),
 }
+OWN_IPAM_TYPES = tuple(_OWN_IPAM)
 _NETWORK = an_object(
     Network, {"mtu": MTU, "wait": SECONDS, "pkey": PKEY, "ipam": _read_ipam, "routing": one_of(get_args(Routing))}
 )
@@ -314,84 +426,20 @@ _PUBLISH = an_object(
     Publish, dict.fromkeys(("networkStatus", "events", "topologyLabels", "railsCondition", "railsTaint"), BOOLEAN)
 )
 _ADMISSION = an_object(Admission, {"priorityClass": PRIORITY_CLASS, "environment": BOOLEAN})
-_DOCUMENT: Reader[dict[str, Any]] = an_object(
-    dict,
-    {
-        "host": _HOST,
-        "primary": word_or("auto", None, _CONFLIST),
-        "rails": word_or("auto", None, list_of(PCI_ADDRESS, "auto, or a list of the PCI addresses of PFs")),
-        "pools": list_of(_POOL),
-        "offer": one_of(get_args(Offer)),
-        "provision": list_of(_PROVISION),
-        "rdma": an_object(dict, {}, fixed={"netns": "shared"}),
-        "networks": by_name(NETWORK_NAME, _NETWORK),
-        "limits": by_name(NAMESPACE_NAME, _LIMIT),
-        "timeouts": _TIMEOUTS,
-        "publish": _PUBLISH,
-        "admission": _ADMISSION,
-    },
-    fixed={"apiVersion": "railnet.io/v1alpha1", "kind": "NodeConfiguration"},
-)
-
-
-def _check_pools(pools: tuple[Pool, ...]) -> None:
-    if not pools:
-        raise wrong([], "pools", "a list of at least one pool (leave the key out for the default pool)")
-    _check_distinct("pools", "resource", [pool.resource for pool in pools])
-
-
-def _check_provision(provision: tuple[Provision, ...]) -> None:
-    _check_distinct("provision", "pf", [str(provisioning.pf) for provisioning in provision])
-
-
-def _check_publish(publish: Publish) -> None:
-    if publish.rails_taint and not publish.rails_condition:
-        raise Misconfigured(
-            "publish.railsTaint is true; publish.railsCondition should be true, too: the taint follows the condition"
-        )
-
-
-def _check_distinct(path: str, key: str, values: list[str]) -> None:
-    positions: dict[str, int] = {}
-    for position, value in enumerate(values):
-        first = positions.setdefault(value, position)
-        if first != position:
-            raise Misconfigured(
-                f"{path}[{position}].{key} is {shown(value)}, as {path}[{first}].{key} is; it should be listed once"
-            )
-
-
-def _check_limits(limits: Mapping[str, Limit], networks: Collection[str], resources: Collection[str]) -> None:
-    for namespace, limit in limits.items():
-        _check_known(f"limits.{namespace}.networks", limit.networks, "networks", sorted(networks))
-        _check_known(f"limits.{namespace}.pools", limit.pools or (), "pools", resources)
-
-
-def _check_known(path: str, names: Collection[str], defined_by: str, known: Collection[str]) -> None:
-    for position, name in enumerate(names):
-        if name not in known:
-            raise wrong(name, f"{path}[{position}]", f"a name that '{defined_by}' defines: {', '.join(known)}")
-
-
-def _check_ranges(networks: Mapping[str, Network]) -> None:
-    """Make sure that no two networks give the same addresses: each network divides its range in its own way."""
-    for network in networks.values():
-        if isinstance(network.ipam, StickyIpam):
-            _check_parts(network.name, network.ipam)
-    for network, other in itertools.combinations(networks.values(), 2):
-        if isinstance(network.ipam, StaticIpam) and isinstance(other.ipam, StaticIpam):
-            continue  # the authors of pods divide these ranges
-        first, second = (getattr(ipam, "range", None) for ipam in (network.ipam, other.ipam))
-        if first is not None and second is not None and first.overlaps(second):
-            raise Misconfigured(
-                f"networks.{network.name}.ipam.range {first} and networks.{other.name}.ipam.range {second} overlap; "
-                f"they should not (a network without `range` has {SliceIpam().range})"
-            )
-
-
-def _check_parts(name: str, ipam: StickyIpam) -> None:
-    bits = (ipam.rails - 1).bit_length()
-    if ipam.range.max_prefixlen - ipam.range.prefixlen - bits < 2:  # noqa: PLR2004 - the first and last address are no host's
-        raise Misconfigured(
-            f"networks.{name}.ipam.range {ipam.range} is too small for {ipam.rails} rails: it should leave 2 bits for addresses at least"
-        )
+_FIELDS: dict[str, Reader[Any]] = {
+    "host": _HOST,
+    "primary": word_or("auto", None, _CONFLIST),
+    "rails": word_or("auto", None, _read_rails),
+    "pools": list_of(_POOL),
+    "offer": one_of(get_args(Offer)),
+    "provision": list_of(_read_provision),
+    "rdma": an_object(dict, {}, fixed={"netns": "shared"}),
+    "networks": by_name(NETWORK_NAME, _NETWORK),
+    "limits": by_name(NAMESPACE_NAME, _LIMIT),
+    "timeouts": _TIMEOUTS,
+    "publish": _PUBLISH,
+    "admission": _ADMISSION,
+}
+_FIXED = {"apiVersion": "railnet.io/v1alpha1", "kind": "NodeConfiguration"}
+_DOCUMENT: Reader[dict[str, Any]] = an_object(dict, _FIELDS, fixed=_FIXED)
+_KEYS = {*_FIELDS, *_FIXED}

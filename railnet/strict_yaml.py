@@ -7,7 +7,7 @@ import yaml
 
 from railnet.errors import Misconfigured
 
-_MAX_CHARACTERS = 1 << 20  # the most that a ConfigMap holds
+MOST_CHARACTERS = 1 << 20  # the most that a ConfigMap holds
 # PyYAML raises the errors after YAMLError for a value that does not fit its tag: a date with month 99, `!!bool x`, `!!int ""`,
 # a number with thousands of digits or parts.
 _NOT_YAML = (yaml.YAMLError, ValueError, AttributeError, LookupError, ArithmeticError, TypeError)
@@ -20,8 +20,8 @@ def read(text: str) -> Any:
         Misconfigured: the text is too long, is not YAML, has an alias, or has a key twice in one mapping.
         RecursionError: the document is nested too deeply.
     """
-    if len(text) > _MAX_CHARACTERS:
-        raise Misconfigured(f"it has {len(text)} characters; it should have at most {_MAX_CHARACTERS}, as a ConfigMap")
+    if len(text) > MOST_CHARACTERS:
+        raise Misconfigured(f"it has {len(text)} characters; it should have at most {MOST_CHARACTERS}, as a ConfigMap")
     try:
         document = yaml.load(text, _Loader)  # noqa: S506 - it is a SafeLoader
     except _NOT_YAML as error:

@@ -1,14 +1,16 @@
 """Readers of the values in the node's configuration file: a function for each shape, a constant for each kind of single value.
 
 A reader is called with a value of the YAML document and with the path of that value. The reader returns the converted value, or
-raises `Misconfigured` with the path, the value, and what the value should be. Not here: which key has which reader
-(`railnet.configuration`).
+raises `Fault` with the path, the value, and what the value should be. A reader of a list or of a mapping reads all entries first,
+and raises all of their faults. Not here: which key has which reader (`railnet.configuration`).
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_network
+from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -28,7 +30,67 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # RFC 1123; host-loc
 _PKEY = re.compile(r"0x(?![08]000)[0-9a-fA-F]{4}")  # 0x8000 is 0x0000 with the bit of a full member
 _SUBDOMAIN = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")  # RFC 1123
 _RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_MOST_FAULTS = 100  # a document of a mebibyte could have a hundred thousand
+_LONGEST_KEY = 80  # of a key that is compared with the known ones
 _UPPER_CASE = re.compile("[A-Z]")
+
+
+class Fault(Misconfigured):
+    """One fault of a document; `path` is the path of the value that is wrong, missing or unknown."""
+
+    def __init__(self, path: str, message: str) -> None:
+        """Take the path and the whole message."""
+        super().__init__(message)
+        self.path = path
+
+
+class Faults(Misconfigured):
+    """Several faults of a document: the first hundred. The message is that of the first one."""
+
+    def __init__(self, faults: Iterable[Misconfigured]) -> None:
+        """Take the faults, in the order of the document; at least one."""
+        self.faults = tuple(islice(faults, _MOST_FAULTS))
+        super().__init__(str(self.faults[0]))
+
+
+def faults_of(error: Misconfigured) -> tuple[Misconfigured, ...]:
+    """Return the faults that an error stands for: several, or the error itself."""
+    return error.faults if isinstance(error, Faults) else (error,)
+
+
+def all_of(reads: Iterable[Callable[[], _Value]]) -> list[_Value]:
+    """Call all reads, and return their values.
+
+    Raises:
+        Misconfigured: the fault of the one read that failed. Faults: those of all reads that failed.
+    """
+    values, faults = _values_and_faults(reads)
+    raise_any(faults)
+    return values
+
+
+def _values_and_faults(reads: Iterable[Callable[[], _Value]]) -> tuple[list[_Value], list[Misconfigured]]:
+    values: list[_Value] = []
+    faults: list[Misconfigured] = []
+    for read in reads:
+        try:
+            values.append(read())
+        except Misconfigured as error:
+            faults += faults_of(error)
+            if len(faults) >= _MOST_FAULTS:
+                break
+    return values, faults
+
+
+def raise_any(faults: Iterable[Misconfigured]) -> None:
+    """Raise the faults, if there are any: the first hundred.
+
+    Raises:
+        Misconfigured: the only fault. Faults: several.
+    """
+    listed = tuple(islice(faults, _MOST_FAULTS))  # an iterator may have very many
+    if listed:
+        raise listed[0] if len(listed) == 1 else Faults(listed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +134,7 @@ def list_of(item: Reader[_Value], should_be: str = "a list") -> Reader[tuple[_Va
     def read(value: Any, path: str) -> tuple[_Value, ...]:
         if not isinstance(value, list):
             raise wrong(value, path, should_be)
-        return tuple(item(entry, f"{path}[{position}]") for position, entry in enumerate(value))
+        return tuple(all_of(partial(item, entry, f"{path}[{position}]") for position, entry in enumerate(value)))
 
     return read
 
@@ -83,7 +145,14 @@ def by_name(name: Scalar[str], item: Reader[_Value]) -> Reader[dict[str, _Value]
     def read(value: Any, path: str) -> dict[str, _Value]:
         if not isinstance(value, dict):
             raise wrong(value, path, f"a mapping in which each key is {name.should_be}")
-        return {name(key, f"a key of {path}"): item(entry, f"{path}.{key}") for key, entry in value.items()}
+        return dict(all_of(partial(read_entry, key, entry, path) for key, entry in value.items()))
+
+    def read_entry(key: Any, entry: Any, path: str) -> tuple[str, _Value]:
+        try:
+            known = name(key, f"a key of {path}")
+        except Misconfigured as error:
+            raise Fault(within(path, key), str(error)) from None
+        return known, item(entry, f"{path}.{key}")
 
     return read
 
@@ -108,21 +177,35 @@ def an_object(
     def read(value: Any, path: str) -> _Value:
         if not isinstance(value, dict):
             raise wrong(value, path or "the document", "a mapping")
-        for key in value:
-            if key not in readers:
-                raise Misconfigured(f"{_within(path, key)} is an unknown key; known here: {', '.join(readers)}")
-        for key, reader in required.items():
-            if key not in value:
-                raise Misconfigured(f"{_within(path, key)} is missing; it should be {reader.should_be}")
-        values = {key: readers[key](entry, _within(path, key)) for key, entry in value.items()}
+        faults: list[Misconfigured] = [_unknown(key, path, readers) for key in value if key not in readers]
+        faults += [_missing(key, path, reader) for key, reader in required.items() if key not in value]
+        known = [key for key in value if key in readers]
+        read_values, more = _values_and_faults(partial(readers[key], value[key], within(path, key)) for key in known)
+        raise_any(faults + more)
+        values = dict(zip(known, read_values, strict=True))
         return make(**{_argument(key): entry for key, entry in values.items() if key not in fixed})
 
     return read
 
 
-def wrong(value: Any, path: str, should_be: str) -> Misconfigured:
+def _unknown(key: Any, path: str, readers: Mapping[str, Reader[Any]]) -> Fault:
+    from difflib import get_close_matches  # noqa: PLC0415 - only a wrong file needs it, and a daemon has none
+
+    by_lower_case = {name.lower(): name for name in readers}
+    nearest = get_close_matches(str(key).lower()[:_LONGEST_KEY], by_lower_case, n=1)
+    hint = f"; did you mean {by_lower_case[nearest[0]]}?" if nearest else ""
+    where = within(path, key)
+    return Fault(where, f"{where} is an unknown key; known here: {', '.join(readers)}{hint}")
+
+
+def _missing(key: str, path: str, reader: Scalar[Any]) -> Fault:
+    where = within(path, key)
+    return Fault(where, f"{where} is missing; it should be {reader.should_be}")
+
+
+def wrong(value: Any, path: str, should_be: str) -> Fault:
     """Return the error for a value that should be something else."""
-    return Misconfigured(f"{path} is {shown(value)}; it should be {should_be}")
+    return Fault(path, f"{path} is {shown(value)}; it should be {should_be}")
 
 
 def shown(value: Any) -> str:
@@ -135,7 +218,8 @@ def shown(value: Any) -> str:
         return "a number that is too long to print"
 
 
-def _within(path: str, key: Any) -> str:
+def within(path: str, key: Any) -> str:
+    """Return the path of the value that a mapping at `path` has under a key; at most 80 characters of the key."""
     name = key if isinstance(key, str) and key.isprintable() else shown(key)
     return f"{path}.{name:.80}" if path else f"{name:.80}"
 
@@ -164,6 +248,12 @@ def _matching(pattern: re.Pattern[str], value: Any) -> re.Match[str]:
 def _positive(value: Any) -> int:
     if type(value) is not int or value <= 0:
         raise ValueError("not a number above 0")
+    return value
+
+
+def _in_range(numbers: range, value: Any) -> int:
+    if type(value) is not int or value not in numbers:
+        raise ValueError("no such number")
     return value
 
 
@@ -206,6 +296,12 @@ PRIORITY_CLASS = Scalar(
     lambda value: _matching(_SUBDOMAIN, value)[0],
 )
 PCI_ADDRESS = Scalar('a PCI address in quotes, such as "0000:03:00.0"', lambda value: PciAddress.parse(_text(value)))
+_PCI_FUNCTIONS, _NUMA_NODES = range(8), range(-1, 1024)  # PCI Code and ID: 3 bits; CONFIG_NODES_SHIFT is 10 at most
+PCI_FUNCTION = Scalar(
+    "the function number of a PCI address, from 0 to 7: 1 is the second port of a card",
+    lambda value: _in_range(_PCI_FUNCTIONS, value),
+)
+NUMA_NODE = Scalar("a NUMA node, a whole number from -1 (none) to 1023", lambda value: _in_range(_NUMA_NODES, value))
 PKEY = Scalar('a PKey from "0x0001" to "0xffff", but not "0x8000"', _pkey)
 IP_NETWORK: Scalar[IpNetwork] = Scalar(
     "a network whose host bits are 0, such as 10.56.0.0/16", lambda value: ip_network(_text(value))

@@ -161,7 +161,7 @@ async def _start(configuration: Configuration, restarts: int) -> tuple[NodeParts
         Misconfigured, NotReady, OSError: as `run`.
     """
     _check_rdma_netns_mode()
-    sysfs = Sysfs(configuration.host.sysfs, configuration.rails, configuration.link_layers)
+    sysfs = Sysfs(configuration.host.sysfs, configuration.rails, configuration.link_layers, configuration.rail_select)
     table = VfTable(await inventory(sysfs, Inventory()))
     metrics = Metrics(restarts)
     node = attachment_composition.compose(configuration, sysfs, table, metrics.took_back)

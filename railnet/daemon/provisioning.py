@@ -51,21 +51,22 @@ async def make_vfs(configuration: Configuration, table: VfTable, sysfs: Sysfs, *
     Raises:
         OSError: the root is not a sysfs.
     """
-    if _is_for_other_nodes(configuration, table):
+    wanted, twice = provision.selected(configuration.provision, table.inventory)
+    troubles = {**twice, **provision.unmatched(configuration.provision, table.inventory)}
+    if not troubles and _is_for_other_nodes(wanted, table):
         _log.info("provision: this node has no InfiniBand card, so there is nothing to make")
         return
-    troubles: dict[PciAddress, str] = {}
-    await _create(configuration, table, sysfs, troubles, serving=serving)
+    await _create(configuration, wanted, table, sysfs, troubles, serving=serving)
     # Recovery or another program may have bound a driver meanwhile: to bind a VF again fails with EBUSY.
     table.refresh(await inventory(sysfs, table.inventory))
     for _ in range(_BINDS):
-        refused = await _name_and_bind(configuration, table, sysfs, troubles, serving=serving)
+        refused = await _name_and_bind(wanted, table, sysfs, troubles, serving=serving)
         table.refresh(await inventory(sysfs, table.inventory))
         if not refused:
             break
     _report(table, troubles)
     if not serving:
-        await _settle({entry.pf for entry in configuration.provision} - troubles.keys(), table, sysfs)
+        await _settle({entry.pf for entry in wanted} - troubles.keys(), table, sysfs)
 
 
 async def retrying(
@@ -79,7 +80,8 @@ async def retrying(
     """
     for look in count(1):
         await asyncio.sleep(_BACKOFF.pause(look, random.random()))  # noqa: S311 - no secret
-        if table.unprovisioned or provision.came_back(configuration.provision, table.inventory):
+        wanted, _ = provision.selected(configuration.provision, table.inventory)
+        if table.unprovisioned or provision.came_back(wanted, table.inventory):
             try:
                 await make_vfs(configuration, table, sysfs, serving=True)
             except (OSError, ValueError, RailnetError) as error:
@@ -88,9 +90,15 @@ async def retrying(
 
 
 async def _create(
-    configuration: Configuration, table: VfTable, sysfs: Sysfs, troubles: dict[PciAddress, str], *, serving: bool
+    configuration: Configuration,
+    wanted: Iterable[Provision],
+    table: VfTable,
+    sysfs: Sysfs,
+    troubles: dict[PciAddress, str],
+    *,
+    serving: bool,
 ) -> None:
-    needed = list(_creations(configuration.provision, table, (), troubles))
+    needed = list(_creations(wanted, table, (), troubles))
     # kubelet's checkpoint is read only if VFs are to be replaced: a checkpoint that is not understood costs no new VFs.
     replacing = {step.pf for step in needed if step.replaced}
     in_use: set[PciAddress] | None = set()
@@ -146,10 +154,10 @@ async def _in_use(
 
 
 async def _name_and_bind(
-    configuration: Configuration, table: VfTable, sysfs: Sysfs, troubles: dict[PciAddress, str], *, serving: bool
+    wanted: Iterable[Provision], table: VfTable, sysfs: Sysfs, troubles: dict[PciAddress, str], *, serving: bool
 ) -> bool:
     """Set the GUIDs or MACs of VFs without a driver, and bind their drivers; return whether a driver was refused."""
-    sound = [entry for entry in configuration.provision if entry.pf not in troubles]
+    sound = [entry for entry in wanted if entry.pf not in troubles]
     pfs = [pf for entry in sound if (pf := table.inventory.pf(entry.pf)) is not None]
     macs = await _links.run("links", partial(_macs, pfs, troubles))
     owners: dict[Guid | Mac, PciAddress] = {address: pf for pf, address in macs.items()}
@@ -201,10 +209,10 @@ def _report(table: VfTable, troubles: dict[PciAddress, str]) -> None:
     table.report_unprovisioned(troubles)
 
 
-def _is_for_other_nodes(configuration: Configuration, table: VfTable) -> bool:
+def _is_for_other_nodes(wanted: Iterable[Provision], table: VfTable) -> bool:
     """Return whether `provision` names only PFs of other nodes: nodes without a card may have the same configuration."""
     pfs = table.inventory.pfs
-    named = {entry.pf for entry in configuration.provision}
+    named = {entry.pf for entry in wanted}
     return not any(pf.address in named or pf.link_layer == "InfiniBand" for pf in pfs)
 
 

@@ -20,6 +20,7 @@ from railnet.kernel.files import below, open_below, sync, write_atomically
 from railnet.vf import rail_memory, rail_number_address_check
 from railnet.vf.inventory import Inventory
 from railnet.vf.pci_address import PciAddress
+from railnet.vf.provision import Provision
 from railnet.vf.rail_memory import Learned, RailMemory, RailNumbers, UnreadableRailMemory
 from railnet.vf.vf_table import VfTable
 
@@ -79,7 +80,7 @@ class RailKeeper:
         learned = rail_memory.learn(
             self._memory,
             inventory.cards,
-            expected=[provision.pf for provision in self._configuration.provision],
+            expected=[entry.pf for entry in self._configuration.provision if isinstance(entry, Provision)],
             splits=rail_number_address_check.splits(self._configuration.networks),
             recorded=recorded,
         )
@@ -104,7 +105,7 @@ class RailKeeper:
         """Log each reason once, when it begins."""
         inventory = self._table.inventory
         missing = (rail.reason for _, rail in inventory.all_rails())
-        reasons = frozenset(filter(None, (why_not_new, *missing, *self.reasons())))
+        reasons = frozenset(filter(None, (why_not_new, inventory.selects_no_rail, *missing, *self.reasons())))
         for reason in sorted(reasons - self._said):
             _log.warning("%s", reason)
         self._said = reasons

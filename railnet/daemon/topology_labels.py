@@ -27,6 +27,7 @@ from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.threads.bounded_reads import BoundedReads, DoesNotAnswer
 from railnet.kernel.umad import query
 from railnet.kernel.umad.node_info import BadAnswer
+from railnet.vf import provision
 from railnet.vf.inventory import DeviceNode, Inventory, PhysicalFunction, Rail, RdmaDevice
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.vf_table import VfTable
@@ -170,7 +171,7 @@ def labelled_rails(configuration: Configuration, inventory: Inventory) -> dict[i
     if inventory.unsettled is not None:
         return None
     offered = {vf.address for vfs in assign(configuration.pools, inventory).values() for vf in vfs}
-    provisioned = {provision.pf for provision in configuration.provision}
+    provisioned = {entry.pf for entry in provision.selected(configuration.provision, inventory)[0]}
     return {
         number: rail
         for number, rail in enumerate(inventory.rails)

@@ -64,7 +64,7 @@ def gather(places: Places) -> Facts:
         PermissionError: the caller is not root.
     """
     configuration, wrong = _configuration(places.configuration)
-    sysfs = Sysfs(configuration.host.sysfs, configuration.rails, configuration.link_layers)
+    sysfs = Sysfs(configuration.host.sysfs, configuration.rails, configuration.link_layers, configuration.rail_select)
     inventory, ports, roce, unread = asyncio.run(_cards(sysfs))
     folder = ConflistFolder.of(configuration.host)
     names, refused = _configurations(folder)

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple, TypedDict, TypeVar, get_args
 
 from railnet.vf.guid import Guid
 from railnet.vf.pci_address import PciAddress
+from railnet.vf.pf_selector import PfSelector, described
 from railnet.vf.rail_memory import Card, RailNumbers, place
 
 _INFINIBAND_CONTROLLER = 0x020700  # PCI_CLASS_NETWORK_INFINIBAND with programming interface 0, PCI Code and ID 1.2
@@ -185,8 +186,8 @@ class Inventory:
 
     `named_rails` are the rails in order, if the configuration names them: addresses of PFs or lone VFs. Else `numbers` has the rails
     that the node remembers. A card that it does not remember can become a rail if it has one of the `rail_link_layers`: an Ethernet
-    card that only some nodes have must not shift the numbers of the fabric's rails. Without `numbers` all such cards are the rails,
-    in PCI order.
+    card that only some nodes have must not shift the numbers of the fabric's rails. With `rail_select` the card must meet these
+    conditions, too. Without `numbers` all such cards are the rails, in PCI order.
     """
 
     pfs: tuple[PhysicalFunction, ...] = ()
@@ -194,6 +195,7 @@ class Inventory:
     named_rails: tuple[PciAddress, ...] | None = None
     rail_link_layers: frozenset[LinkLayer] = LINK_LAYERS
     numbers: RailNumbers | None = None
+    rail_select: PfSelector | None = None
     # Computed once for each inventory, since each ADD asks for it; no part of the value.
     _rails: list[_AllRails] = field(default_factory=list, init=False, repr=False, compare=False)
 
@@ -213,6 +215,17 @@ class Inventory:
         return None if self.numbers is None or self.named_rails is not None else self.numbers.unsettled
 
     @property
+    def selects_no_rail(self) -> str | None:
+        """Return that `rail_select` leaves this node without a rail, though it has cards, and what it has; None otherwise."""
+        pfs = [pf for pf in self.pfs if pf.link_layer in self.rail_link_layers]
+        if self.rail_select is None or not pfs or self.rails:
+            return None
+        return (
+            f"`rails.select` in node.yaml matches no PF of this node, so it has no rail: it has {', '.join(map(described, pfs))}; "
+            "correct the conditions, or leave these PFs without a rail"
+        )
+
+    @property
     def cards(self) -> tuple[Card, ...]:
         """Return the PFs and lone VFs as the memory of rails knows them."""
         functions: tuple[PhysicalFunction | VirtualFunction, ...] = (*self.pfs, *self.lone_vfs)
@@ -221,10 +234,19 @@ class Inventory:
                 function.address,
                 function.rdma.node_guid if function.rdma is not None and function.rdma.node_guid.usable else None,
                 f"{function.vendor.removeprefix('0x')}:{function.device.removeprefix('0x')}",
-                function.link_layer in self.rail_link_layers,
+                self._may_be_rail(function),
             )
             for function in functions
         )
+
+    def _may_be_rail(self, function: PhysicalFunction | VirtualFunction) -> bool:
+        if function.link_layer not in self.rail_link_layers:
+            return False
+        if self.rail_select is None:
+            return True
+        if isinstance(function, PhysicalFunction):
+            return self.rail_select.matches(function)
+        return self.rail_select.matches_lone(function)
 
     def _placed(self) -> _AllRails:
         """Return the rails by number, and the cards without a number."""

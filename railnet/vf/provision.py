@@ -3,7 +3,7 @@
 There are two plans, because new VFs have new identities: create VFs; then, with facts read again, set GUIDs or MACs and bind.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from railnet.errors import Misconfigured
@@ -12,6 +12,7 @@ from railnet.vf.guid import Guid
 from railnet.vf.inventory import Inventory, PhysicalFunction, VirtualFunction
 from railnet.vf.mac import Mac
 from railnet.vf.pci_address import PciAddress
+from railnet.vf.pf_selector import PfSelector, described
 from railnet.vf.steps import (
     AllowDrivers,
     BindDriver,
@@ -33,6 +34,55 @@ class Provision(NamedTuple):
 
     pf: PciAddress
     vfs: int
+
+
+class ProvisionBySelector(NamedTuple):
+    """One entry of `provision` that names PFs by conditions, so that one file serves unlike nodes: each PF gets this number of VFs."""
+
+    vfs: int
+    select: PfSelector = PfSelector()
+
+
+def selected(
+    entries: Sequence[Provision | ProvisionBySelector], inventory: Inventory
+) -> tuple[tuple[Provision, ...], dict[PciAddress, str]]:
+    """Return each PF with the number of its VFs, and why a PF gets none: two entries select it.
+
+    An entry that names a PF by its address is returned whether this node has the PF or not. A selector matches only PFs of the link
+    layers that pools ask for, as `rails: auto` does; it may match none: another entry, or another node, has such PFs.
+    """
+    by_pf: dict[PciAddress, list[int]] = {}
+    for position, entry in enumerate(entries):
+        for pf in (entry.pf,) if isinstance(entry, Provision) else matching(entry.select, inventory):
+            by_pf.setdefault(pf, []).append(position)
+    wanted = [Provision(pf, entries[positions[0]].vfs) for pf, positions in by_pf.items() if len(positions) == 1]
+    twice = {pf: _twice(pf, positions) for pf, positions in by_pf.items() if len(positions) > 1}
+    return tuple(wanted), twice
+
+
+def matching(select: PfSelector, inventory: Inventory) -> tuple[PciAddress, ...]:
+    """Return the PFs that a selector matches, in PCI order."""
+    pfs = (pf for pf in inventory.pfs if pf.link_layer in inventory.rail_link_layers)
+    return tuple(pf.address for pf in pfs if select.matches(pf))
+
+
+def unmatched(entries: Sequence[Provision | ProvisionBySelector], inventory: Inventory) -> dict[PciAddress, str]:
+    """Return why PFs without VFs get none: no entry is for a PF of this node, so its selectors are probably wrong."""
+    pfs = [pf for pf in inventory.pfs if pf.link_layer in inventory.rail_link_layers]
+    wanted, twice = selected(entries, inventory)
+    has_selector = any(isinstance(entry, ProvisionBySelector) for entry in entries)
+    if not has_selector or twice or any(inventory.pf(entry.pf) is not None for entry in wanted):
+        return {}
+    why = (
+        "no entry of `provision` in node.yaml matches a PF of this node, so no VFs are made: "
+        f"it has {', '.join(map(described, pfs))}; correct the entries, or add one for these"
+    )
+    return {pf.address: why for pf in pfs if pf.numvfs == 0}
+
+
+def _twice(pf: PciAddress, positions: Sequence[int]) -> str:
+    places = " and ".join(f"provision[{position}]" for position in positions)
+    return f"PF {pf} is matched by {places} in node.yaml, so it gets no VFs by them; let only one of them match it"
 
 
 def create(wanted: Iterable[Provision], inventory: Inventory, in_use: Container[PciAddress]) -> tuple[CreateVfs, ...]:

@@ -12,7 +12,7 @@ from railnet.vf.guid import Guid
 from railnet.vf.pci_address import PciAddress
 from simnode.hardware import sysfs_content
 from simnode.hardware.bound_pci_function import BoundFunction, FunctionContext
-from simnode.hardware.pf_properties import PF_MODEL, VF_MODEL, Model, SimulatedPf
+from simnode.hardware.pf_properties import VF_MODEL, Model, SimulatedPf
 from simnode.hardware.sysfs_content import DRIVER, RdmaAttributes
 
 _FIRST_LID = 0x1D
@@ -139,13 +139,13 @@ class PhysicalFunction(PciFunction):
     def __init__(
         self, properties: SimulatedPf, node: FunctionContext, watch: Callable[[str], None], numbers: RdmaNumbers
     ) -> None:
-        super().__init__(node, numbers, properties, properties.address, PF_MODEL)
+        super().__init__(node, numbers, properties, properties.address, properties.model)
         self.properties, self.node, self.numbers, self._watch = properties, node, numbers, watch
         self.autoprobe = True
         self.admin = [VfAdminState() for _ in range(properties.totalvfs)]
         self.vfs: list[VirtualFunction] = []
         entries = sysfs_content.pci_function(
-            properties.address, PF_MODEL, properties.numa_node
+            properties.address, properties.model, properties.numa_node
         ) | sysfs_content.pf_sriov(properties, VF_MODEL)
         node.tree.add(self.directory, entries)
         node.tree.link(f"/bus/pci/devices/{properties.address}", self.directory)

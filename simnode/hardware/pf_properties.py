@@ -38,6 +38,7 @@ class SimulatedPf:
         stride: VF Stride of the SR-IOV capability.
         ports: the ports of its RDMA device and of its VFs' ones; a card with several planes has many.
         data_ports: those of them that are cabled, so that they can be ACTIVE.
+        model: its PCI device id and `hca_type`.
         ofed: True for the driver of MLNX_OFED, which has `sriov/<n>/{node,port,policy}`.
     """
 
@@ -51,6 +52,7 @@ class SimulatedPf:
     stride: int = 1
     ports: tuple[int, ...] = (1,)
     data_ports: tuple[int, ...] = (1,)
+    model: Model = PF_MODEL
     ofed: bool = True
 
     def vf_address(self, index: int) -> PciAddress:

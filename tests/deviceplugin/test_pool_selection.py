@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from deviceplugin.pool_selection import DEFAULT, LinkType, Pool, Selector, assign, link_layers
+from deviceplugin.pool_selection import DEFAULT, Pool, Selector, assign, link_layers
 from railnet.vf.inventory import Inventory, Port, VirtualFunction
 from railnet.vf.pci_address import PciAddress
+from railnet.vf.pf_selector import LinkType
 from tests.deviceplugin.builders import a_pf, a_vf, two_rails
 
 VF = a_vf()

@@ -28,6 +28,9 @@ from railnet.apiserver.client import Absent, ApiServer, RequestFailed
 from railnet.apiserver.node_transport import NodeTransport
 from railnet.apiserver.request import ApiObject, get, merge_patch
 from railnet.apiserver.service_account import ServiceAccount
+from railnet.config_check import node_comparison
+from railnet.config_check.chart_values import OWN_VALUES
+from railnet.config_check.checked_file import ThisNode, check
 from railnet.configuration import Configuration
 from railnet.daemon import conflist, foreign_plugins
 from railnet.daemon.conflist import Beside
@@ -47,8 +50,10 @@ from railnet.kubelet import checkpoint, checkpointed_responses, dra_manager_stat
 from railnet.kubelet.api import cri_pb2, deviceplugin_pb2, podresources_pb2
 from railnet.kubelet.dra_driver import DRIVER
 from railnet.objects.network_status import ANNOTATION
+from railnet.value_readers import Fault
 from railnet.vf import rail_memory
 from railnet.vf.address_slice import ip_network
+from railnet.vf.inventory import Inventory
 from railnet.vf.permitted_networks import (
     Limit,
     Network,
@@ -61,8 +66,9 @@ from railnet.vf.permitted_networks import (
 )
 from railnet.vf.rail_memory import Card, RailNumbers, UnreadableRailMemory
 from railnet.vf.record import Stage, UnreadableRecord, decode, encode, find_lost
+from tests.deviceplugin.builders import a_pf
 from tests.fuzz.mutation import SEPARATOR
-from tests.fuzz.parser import Parser
+from tests.fuzz.parser import LONGEST_MESSAGE, Parser
 from tests.railnet.vf.builders import a_record, an_attachment
 
 _RESOURCES = frozenset({"rdma/ib_vf"})
@@ -234,6 +240,32 @@ def node_configuration(data: bytes) -> None:
     for network in read.networks:
         if isinstance(network.ipam, PluginIpam):
             json.dumps(network.ipam.conf, allow_nan=False)
+
+
+def _no_folder(_: Configuration) -> tuple[str, ...]:
+    raise Fault("host.cniBin", "the folder of CNI plugins cannot be read")
+
+
+_CARDS = Inventory((a_pf(), a_pf(address="0000:83:00.0", numa_node=1)))
+_A_NODE = ThisNode(lambda _: ("host-local", "whereabouts"), lambda read: node_comparison.remarks(read, _CARDS))
+_A_NODE_WITHOUT_PLUGINS = ThisNode(_no_folder, lambda read: node_comparison.remarks(read, Inventory()))
+
+
+def configuration_check(data: bytes) -> None:
+    """Judge what `railnet config check` says of a file: an error if and only if the daemon refuses it."""
+    text = data.decode()
+    remarks = check(text)
+    for remark in (*remarks, *check(text, _A_NODE), *check(text, _A_NODE_WITHOUT_PLUGINS)):
+        assert len(remark.message) <= LONGEST_MESSAGE and isinstance(remark.key, str)
+        assert remark.line is None or 1 <= remark.line <= len(text) + 1
+    if any(key in text for key in OWN_VALUES):
+        return  # it may be values of the chart, which the daemon does not read
+    try:
+        configuration.parse(text, "node.yaml")
+    except Misconfigured:
+        assert any(remark.level == "error" for remark in remarks)
+    else:
+        assert all(remark.level != "error" for remark in remarks)
 
 
 class _File:
@@ -495,12 +527,30 @@ PARSERS = (
             "cni.host.flannel_state_backup": ("_folder", "container_of", "second_name"),
         },
     ),
+    Parser(
+        "configuration-check",
+        configuration_check,
+        (UnicodeDecodeError,),
+        {
+            "railnet.config_check.checked_file": (),
+            "railnet.config_check.yaml_document": (),
+            "railnet.config_check.chart_values": (),
+            "railnet.config_check.node_comparison": ("remarks", "_matches"),
+            "railnet.vf.pf_selector": (),
+        },
+        largest=10_000,  # as for `configuration`
+    ),
     Parser("cri", pod_sandboxes, (DecodeError,), {}),
     Parser(
         "configuration",
         node_configuration,
         (Misconfigured,),
-        {"railnet.configuration": (), "railnet.strict_yaml": (), "railnet.value_readers": ()},
+        {
+            "railnet.configuration": (),
+            "railnet.configuration_conflicts": (),
+            "railnet.strict_yaml": (),
+            "railnet.value_readers": (),
+        },
         largest=10_000,  # PyYAML, in Python, takes a second for 200 KB
     ),
     Parser(

@@ -11,8 +11,18 @@ from hypothesis import strategies as st
 
 from deviceplugin.pool_selection import Pool, Selector
 from railnet import configuration as configurations
-from railnet.configuration import Admission, Configuration, HostConfiguration, Publish, Timeouts, load, parse
+from railnet.configuration import (
+    Admission,
+    Configuration,
+    HostConfiguration,
+    Publish,
+    Timeouts,
+    load,
+    parse,
+    read_document,
+)
 from railnet.errors import Misconfigured
+from railnet.value_readers import Fault, Faults
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.permitted_networks import (
     Limit,
@@ -24,7 +34,8 @@ from railnet.vf.permitted_networks import (
     StaticIpam,
     StickyIpam,
 )
-from railnet.vf.provision import Provision
+from railnet.vf.pf_selector import PfSelector
+from railnet.vf.provision import Provision, ProvisionBySelector
 
 PAGE = Path(__file__).parents[2] / "docs/configuration.md"
 EVERYTHING = """\
@@ -209,7 +220,7 @@ WRONG = {
     "host: {sysfs: null}": "host.sysfs is null; it should be an absolute path",
     "primary: flannel": "primary is 'flannel'; it should be auto, or the absolute path of a CNI configuration",
     "primary: [/x]": "primary is ['/x']; it should be auto, or the absolute path of a CNI configuration",
-    "rails: mlx5_0": "rails is 'mlx5_0'; it should be auto, or a list of the PCI addresses of PFs",
+    "rails: mlx5_0": "rails is 'mlx5_0'; it should be auto, a list of the PCI addresses of PFs, or a mapping with the key select",
     "rails: [mlx5_0]": "rails[0] is 'mlx5_0'; it should be a PCI address in quotes, such as \"0000:03:00.0\"",
     "pools: {}": "pools is {}; it should be a list",
     "pools: []": "pools is []; it should be a list of at least one pool (leave the key out for the default pool)",
@@ -224,7 +235,14 @@ WRONG = {
     "pools: [{resource: a/b, select: {linkType: [infiniband, ib]}}]": "pools[0].select.linkType[1] is 'ib'; it should be one of infiniband, ether",
     "pools: [{resource: a/b, select: {vendor: [5555]}}]": "pools[0].select.vendor[0] is 5555; it should be a string (quote a number)",
     "pools: [{resource: a/b, select: {pf: ['03:00.0']}}]": "pools[0].select.pf[0] is '03:00.0'; it should be a PCI address in quotes, such as \"0000:03:00.0\"",
-    "provision: [{vfs: 8}]": 'provision[0].pf is missing; it should be a PCI address in quotes, such as "0000:03:00.0"',
+    "rails: {select: [x]}": "rails.select is ['x']; it should be a mapping",
+    "rails: {select: {numaNode: ['0']}}": "rails.select.numaNode[0] is '0'; it should be a NUMA node, a whole number from -1 (none) to 1023",
+    "rails: {pf: []}": "rails.pf is an unknown key; known here: select",
+    "provision: [{vfs: 8}]": 'provision[0] has neither pf nor select; it should have pf, which is a PCI address in quotes, such as "0000:03:00.0", or select',
+    "provision: [{select: {}}]": "provision[0].vfs is missing; it should be a whole number above 0",
+    "provision: [{pf: '0000:03:00.0', select: {}, vfs: 8}]": "provision[0] has pf and select; it should have one: select may have a key pf, too",
+    "provision: [{select: {function: [8]}, vfs: 8}]": "provision[0].select.function[0] is 8; it should be the function number of a PCI address, from 0 to 7: 1 is the second port of a card",
+    "provision: [{select: {device: ['1021']}, vfs: 8}]": "provision[0].select.device is an unknown key; known here: linkType, vendor, pfDevice, function, numaNode, pf; did you mean pfDevice?",
     "provision: [{pf: '0000:03:00.0'}]": "provision[0].vfs is missing; it should be a whole number above 0",
     "provision: [{pf: 0000:03:00.0, vfs: 8}]": 'provision[0].pf is 180.0; it should be a PCI address in quotes, such as "0000:03:00.0"',
     "provision: [{pf: '0000:03:00.0', vfs: 0}]": "provision[0].vfs is 0; it should be a whole number above 0",
@@ -300,6 +318,62 @@ def test_folder_of_plugins_whose_path_is_too_long_for_an_interpreter_line_is_ref
 @pytest.mark.parametrize(("text", "words"), WRONG.items(), ids=WRONG.keys())
 def test_message_about_a_wrong_value_has_its_path_the_value_and_the_remedy(text: str, words: str) -> None:
     assert refusal(text) == f"node.yaml: {words}"
+
+
+def test_faults_of_a_whole_file_are_found_at_once_and_values_that_agree_with_a_faulty_one_are_not_judged() -> None:
+    text = """\
+    odd: 1
+    host: {sysfs: sys, cniBin: bin}
+    provision: [{pf: 0000:13:00.0}, {pf: "0000:03:00.0", vfs: 8}, {pf: "0000:03:00.0", vfs: 8}]
+    networks: {Fast: {}, slow: {mtu: -1}}
+    pools: [{resource: a/b}, {resource: a/b}]
+    limits: {team-a: {networks: [slow]}}
+    publish: {railsTaint: true}
+    """
+
+    with pytest.raises(Faults) as raised:
+        read_document(yaml.safe_load(text))
+
+    assert [fault.path for fault in raised.value.faults if isinstance(fault, Fault)] == [
+        "odd",
+        "host.sysfs",
+        "host.cniBin",
+        "provision[0].vfs",
+        "provision[0].pf",
+        "networks.Fast",
+        "networks.slow.mtu",
+        "pools[1].resource",
+        "publish.railsTaint",
+    ]
+    assert refusal(text).endswith("; `railnet config check` shows 8 more")
+
+
+def test_file_with_a_hundred_thousand_faults_has_a_short_message_and_few_faults() -> None:
+    with pytest.raises(Faults) as raised:
+        read_document({"rails": ["x"] * 100_000, "pools": [{}] * 100_000})
+
+    assert len(raised.value.faults) == 100
+
+
+def test_pfs_are_selected_by_conditions() -> None:
+    text = """
+    rails: {select: {pfDevice: ["1021"], numaNode: [0, 1]}}
+    provision:
+    - {select: {linkType: [infiniband], vendor: ["15b3"], function: [0], pf: ["0000:03:00.0"]}, vfs: 8}
+    - {select: {}, vfs: 4, guid: derived}
+    """
+
+    configuration = parse(text, "node.yaml")
+
+    assert configuration.rails is None
+    assert configuration.rail_select == PfSelector(pf_device=("1021",), numa_node=(0, 1))
+    assert configuration.provision == (
+        ProvisionBySelector(
+            8,
+            PfSelector(link_type=("infiniband",), vendor=("15b3",), function=(0,), pf=(PciAddress(0, 3, 0, 0),)),
+        ),
+        ProvisionBySelector(4, PfSelector()),
+    )
 
 
 @pytest.mark.parametrize(

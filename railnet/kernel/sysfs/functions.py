@@ -37,6 +37,7 @@ from railnet.vf.inventory import (
     data_ports,
 )
 from railnet.vf.pci_address import PciAddress
+from railnet.vf.pf_selector import PfSelector
 
 _VIRTFN = re.compile(r"virtfn(\d+)")
 _NETWORK_CONTROLLER = 0x02  # PCI base class, PCI Code and ID 1.2
@@ -57,14 +58,18 @@ _MELLANOX_VFS = frozenset({"1012", "1014", "1016", "1018", "101a", "101c", "101e
 
 
 class Sysfs:
-    """A sysfs tree at `root`, usually /sys; `rails` and `link_layers` are as in `Inventory`.
+    """A sysfs tree at `root`, usually /sys; `rails`, `link_layers` and `rail_select` are as in `Inventory`.
 
     A read or a write may hang as long as the card's firmware does not answer. So an event loop calls the methods through `reads`
     and `writes`.
     """
 
     def __init__(
-        self, root: Path, rails: tuple[PciAddress, ...] | None = None, link_layers: frozenset[LinkLayer] = LINK_LAYERS
+        self,
+        root: Path,
+        rails: tuple[PciAddress, ...] | None = None,
+        link_layers: frozenset[LinkLayer] = LINK_LAYERS,
+        rail_select: PfSelector | None = None,
     ) -> None:
         self._buses = f"{root}/bus"
         self._devices = f"{root}/bus/pci/devices"
@@ -73,6 +78,7 @@ class Sysfs:
         self.writes = BoundedWrites()
         self._rails = rails
         self._link_layers = link_layers
+        self._rail_select = rail_select
 
     def inventory(self) -> Inventory:
         """Read every SR-IOV capable PF that is a network controller, its VFs, and the VFs that have no PF on this node.
@@ -95,7 +101,7 @@ class Sysfs:
         functions = [function for card in cards if (function := card.function()) is not None]
         pfs = tuple(function for function in functions if isinstance(function, PhysicalFunction))
         lone_vfs = tuple(function for function in functions if isinstance(function, VirtualFunction))
-        return Inventory(pfs, lone_vfs, self._rails, self._link_layers)
+        return Inventory(pfs, lone_vfs, self._rails, self._link_layers, rail_select=self._rail_select)
 
     def addresses(self) -> list[PciAddress]:
         """List the PCI functions. A name that is no address is no function that Railnet could use.

@@ -25,6 +25,7 @@ HEEDED = {
     "railnet status": PRINTS,
     "railnet doctor": CLUSTER | PRINTS | {"--namespace"},
     "railnet validate": CLUSTER | PRINTS | {"--namespace"},
+    "railnet config check": PRINTS,
     "railnet train up": CLUSTER,
     "railnet train down": CLUSTER | {"--namespace"},
     "railnet train ls": LISTS,

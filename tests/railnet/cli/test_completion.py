@@ -46,6 +46,8 @@ def test_script_completes_the_program_and_the_plugin_of_kubectl(shell: str) -> N
         ("railnet train ", {"up", "down", "ls", "logs", "top"}),
         ("kubectl-railnet train ls -o ", {"json", "yaml", "wide"}),
         ("railnet doctor --kubec", {"--kubeconfig"}),
+        ("railnet config ", {"check"}),
+        ("railnet config check --on", {"--on-node"}),
         ("railnet node --be", set()),
     ],
 )

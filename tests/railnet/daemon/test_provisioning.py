@@ -14,7 +14,8 @@ from railnet.daemon import provisioning
 from railnet.kernel import waiting
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.provision import Provision
+from railnet.vf.pf_selector import PfSelector
+from railnet.vf.provision import Provision, ProvisionBySelector
 from railnet.vf.steps import BindDriver, CreateVfs, ProvisionStep
 from railnet.vf.vf_table import Owner, VfTable
 from tests.jittered import jittered
@@ -120,6 +121,62 @@ def test_log_names_the_pf_that_keeps_another_number_of_vfs(start: Start, caplog:
     assert caplog.messages == [
         f"PF {PF} keeps its 3 VFs, because pods use some of them: 4 are made when the daemon starts while no pod uses any"
     ]
+
+
+def made_by(start: Start, *entries: Provision | ProvisionBySelector, serving: bool = False) -> list[CreateVfs]:
+    start.table.withhold({NOWHERE: "it has no network interface in any network namespace"})
+    host = HostConfiguration(device_plugins=start.tree.root, kubelet=start.tree.root, root=Path("/"))
+    start.table.refresh(start.sysfs.inventory())
+    asyncio.run(
+        provisioning.make_vfs(Configuration(host=host, provision=entries), start.table, start.sysfs, serving=serving)
+    )
+    return [step for step in start.steps if isinstance(step, CreateVfs)]
+
+
+def without_vfs(start: Start) -> PciAddress:
+    """Add a card that has no VFs."""
+    start.tree.second_card()
+    (start.tree.devices / OTHER_PF / "sriov_numvfs").write_text("0\n")
+    (start.tree.devices / OTHER_PF / "virtfn0").unlink()
+    return PciAddress.parse(OTHER_PF)
+
+
+def test_vfs_are_made_on_each_pf_that_a_selector_matches(start: Start) -> None:
+    other = without_vfs(start)
+
+    made = made_by(start, ProvisionBySelector(3, PfSelector(vendor=("15b3",))))
+
+    assert made == [CreateVfs(other, 3, replaced=0)]
+    assert start.table.unprovisioned == {}
+
+
+def test_pf_that_two_entries_match_is_not_touched_and_the_other_pf_is_served(start: Start) -> None:
+    other = without_vfs(start)
+    pf = PciAddress.parse(PF)
+
+    made = made_by(start, ProvisionBySelector(3, PfSelector()), Provision(pf, 3))
+
+    assert made == [CreateVfs(other, 3, replaced=0)]
+    assert start.table.unprovisioned.keys() == {pf}
+    assert "is matched by provision[0] and provision[1]" in start.table.unprovisioned[pf]
+
+
+def test_selectors_that_match_none_of_the_nodes_pfs_are_said_of_those_without_vfs(start: Start) -> None:
+    other = without_vfs(start)
+
+    assert made_by(start, ProvisionBySelector(3, PfSelector(pf_device=("1099",)))) == []
+    assert start.table.unprovisioned.keys() == {other}
+    assert "no entry of `provision` in node.yaml matches a PF of this node" in start.table.unprovisioned[other]
+
+
+def test_card_that_comes_while_the_daemon_serves_gets_the_vfs_of_its_selector(start: Start) -> None:
+    select = ProvisionBySelector(3, PfSelector(vendor=("15b3",)))
+    before = made_by(start, select)
+    other = without_vfs(start)
+
+    made = made_by(start, select, serving=True)
+
+    assert (before, made) == ([], [CreateVfs(other, 3, replaced=0)])
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from railnet.daemon.rail_memory_file import ChangedMeanwhile, RailFile, RailKeep
 from railnet.vf.guid import Guid
 from railnet.vf.inventory import Inventory
 from railnet.vf.permitted_networks import Network, Networks, SliceIpam
+from railnet.vf.pf_selector import PfSelector
 from railnet.vf.rail_memory import FILE, RememberedRail, UnreadableRailMemory, encode
 from railnet.vf.vf_table import VfTable
 from tests.deviceplugin.builders import a_pf, a_vf, an_rdma_device, two_rails
@@ -232,6 +233,27 @@ def test_card_that_loses_its_rdma_device_keeps_its_rail(tmp_path: Path) -> None:
 
     assert keeper.rails == before == ["0000:03:00.0", "0000:83:00.0"]
     assert [rail.pf is not None for rail in keeper.table.inventory.rails] == [True, True]
+
+
+def test_card_that_the_selector_matches_keeps_its_number_while_it_is_missing(tmp_path: Path) -> None:
+    by_model = replace(BOTH, rail_select=PfSelector(pf_device=("1021",)))
+    other_model = a_pf(address="0000:01:00.0", device="0x1017", rdma=an_rdma_device(9))
+
+    before = Keeper(tmp_path, replace(by_model, pfs=(other_model, *BOTH.pfs)))
+    after = Keeper(tmp_path, replace(by_model, pfs=(other_model, BOTH.pfs[1])))
+
+    assert before.rails == after.rails == ["0000:03:00.0", "0000:83:00.0"]
+    assert after.usable == [False, True]
+
+
+def test_selector_that_matches_no_card_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        keeper = Keeper(tmp_path, replace(BOTH, rail_select=PfSelector(pf_device=("1099",))))
+        keeper.look(replace(BOTH, rail_select=PfSelector(pf_device=("1099",))))
+
+    assert keeper.rails == []
+    assert [one for one in caplog.messages if "`rails.select` in node.yaml matches no PF" in one] == caplog.messages
+    assert len(caplog.messages) == 1
 
 
 def test_vf_without_a_pf_is_remembered(tmp_path: Path) -> None:
