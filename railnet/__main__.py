@@ -114,7 +114,9 @@ def _parser(name: str = RAILNET) -> argparse.ArgumentParser:
     )
     config_check.add(add_command(commands, "config", "look at the file that configures the nodes: check"))
     train.add(
-        add_command(commands, "train", "run a training job, and see what uses the cluster: up, down, ls, logs, top")
+        add_command(
+            commands, "train", "run a training job, and see what uses the cluster: init, up, down, ls, logs, top"
+        )
     )
     validate.add(add_command(commands, "validate", "measure each rail between the nodes, by pods of its own"))
     add_command(commands, "version", "print the version")

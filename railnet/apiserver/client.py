@@ -78,6 +78,10 @@ class RequestFailed(Exception):
         return not self.status or self.status in _TEMPORARY or self.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
+class NoAnswer(RequestFailed):
+    """No answer came: the API server cannot be reached, or cannot be trusted."""
+
+
 class Absent(RequestFailed):
     """The object does not exist."""
 
@@ -222,9 +226,9 @@ def _check_is_json(request: Request, answer: Answer) -> None:
         )
 
 
-def _no_answer(request: Request, error: OSError) -> RequestFailed:
+def _no_answer(request: Request, error: OSError) -> NoAnswer:
     kind = "" if type(error) is OSError else f"{type(error).__name__}: "
-    return RequestFailed(f"cannot {request}: {kind}{error!s:.400}")
+    return NoAnswer(f"cannot {request}: {kind}{error!s:.400}")
 
 
 def _most_bytes(request: Request) -> int:

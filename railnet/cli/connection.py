@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from railnet.apiserver import service_account
-from railnet.apiserver.client import RequestFailed, StreamingTransport, UserApiServer
+from railnet.apiserver.client import NoAnswer, RequestFailed, StreamingTransport, UserApiServer
 from railnet.apiserver.pod_exec import PodExec
 from railnet.apiserver.request import JsonObject, Request
 from railnet.backoff import Backoff
@@ -21,10 +21,13 @@ _PROGRAM = "railnet train"
 _BACKOFF = Backoff(first_seconds=0.5, longest_seconds=8.0)
 _PAUSES = 5
 _LONGEST_PAUSE_SECONDS = 30.0  # also if the API server asks for more
+_TO_DO = "start the cluster, or choose another one with --kubeconfig or --context (`kubectl cluster-info` says which one this is)"
 
 
 class PatientApiServer(UserApiServer):
-    """Tries a request again after a pause if the API server is overloaded, or does not answer.
+    """Tries a request again after a pause if the API server is overloaded, or does not answer any more.
+
+    An API server that has never answered is not asked again: its address is wrong, or it does not run.
 
     A request that was done although its answer is lost is done twice: the second creation of an object is a `Conflict`.
     """
@@ -38,14 +41,16 @@ class PatientApiServer(UserApiServer):
     ) -> None:
         """Send through a transport; `program` is the User-Agent."""
         super().__init__(transport, token, program.replace(" ", "-"))
-        self._sleep = sleep
+        self._sleep, self._answers = sleep, False
 
     def send(self, request: Request) -> JsonObject:
         """Send a request and return the object of the answer; as `ApiServer.send`."""
         for failures in range(1, _PAUSES + 1):
             try:
-                return super().send(request)
+                return self._sent(request)
             except RequestFailed as error:
+                if isinstance(error, NoAnswer) and not self._answers:
+                    raise NoAnswer(f"the API server does not answer: {error}; {_TO_DO}") from None
                 # A token that is refused will be refused again: a kubeconfig is not renewed while the command runs.
                 if not error.temporary or error.status == HTTPStatus.UNAUTHORIZED:
                     raise
@@ -54,6 +59,16 @@ class PatientApiServer(UserApiServer):
                 say(f"{error}; trying again in {seconds:.1f} s")
                 self._sleep(seconds)
         return super().send(request)
+
+    def _sent(self, request: Request) -> JsonObject:
+        """Send a request once, and note whether any answer came."""
+        try:
+            answer = super().send(request)
+        except RequestFailed as error:
+            self._answers |= not isinstance(error, NoAnswer)
+            raise
+        self._answers = True
+        return answer
 
 
 def connect(

@@ -76,6 +76,13 @@ def chosen(form: str | None, *, no_color: bool) -> Output:
 def _yaml(json_text: str) -> str:
     import yaml  # noqa: PLC0415 - a table needs none
 
+    class Dumper(yaml.SafeDumper):
+        """Writes a text of several lines as lines, where YAML can."""
+
+    def text_of(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+    Dumper.add_representer(str, text_of)
     told: Any = json.loads(json_text)  # YAML knows no tuples and no enumerations
-    written: str = yaml.safe_dump(told, sort_keys=False, allow_unicode=True)
+    written: str = yaml.dump(told, Dumper=Dumper, sort_keys=False, allow_unicode=True)
     return written

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from railnet.jobs.pod_progress import Stage, progress, said
-from railnet.jobs.train_job_objects import PS, WORKER
+from railnet.jobs.train_job import PS, WORKER
 from railnet.objects.conditions import conditions
 from railnet.objects.metadata_times import created_text, is_deleted
 

@@ -15,7 +15,8 @@ from railnet.apiserver.client import Absent, ApiServer, Conflict, RequestFailed
 from railnet.apiserver.request import ApiObject, JsonObject, create, delete, get, merge_patch
 from railnet.errors import Misconfigured
 from railnet.jobs.railnet_labels import TRAIN
-from railnet.jobs.train_job_objects import COMPLETE, FILE, TrainingJob, objects, owned, owner
+from railnet.jobs.train_job import TrainingJob
+from railnet.jobs.train_job_objects import COMPLETE, FILE, objects, owned, owner
 from railnet.objects.metadata_times import is_deleted
 from railnet.objects.owner_reference import references
 from railnet.train.failure import TrainFailed
@@ -55,7 +56,7 @@ class Creation:
             CreationRefused: another job, or an object of something else, has one of the names.
             RequestFailed: the API server refuses an object.
         """
-        self._check_priority()
+        check_priority(self._api, self._job)
         self._create_namespace()
         self._mine.append(self._place)
         config_map = self._create_owner()
@@ -89,23 +90,9 @@ class Creation:
                 left.append(f"{place} is left: {error}")
         return left
 
-    def _check_priority(self) -> None:
-        if self._job.priority is None:
-            return
-        try:
-            self._api.send(get(ApiObject("scheduling.k8s.io/v1", "priorityclasses", self._job.priority)))
-        except Absent:
-            raise CreationRefused(
-                f"priority is {self._job.priority}, and the cluster has no such PriorityClass; set priorityClasses.enabled=true of "
-                "the chart, or choose another one (kubectl get priorityclasses)"
-            ) from None
-        except RequestFailed as error:
-            if error.status != HTTPStatus.FORBIDDEN:  # without that right, the pods' refusal says it
-                raise
-
     def _create_namespace(self) -> None:
         place = named("namespaces", self._job.in_namespace, None)
-        if self._exists(place):
+        if namespace_exists(self._api, self._job):
             return
         self._say(f"creating namespace {place.name}")
         self._mine.append(place)
@@ -119,16 +106,6 @@ class Creation:
             self._api.send(create(place, body))
         except Conflict:  # by another user, or by the first try, of which the answer was lost
             return
-
-    def _exists(self, namespace: ApiObject) -> bool:
-        try:
-            self._api.send(get(namespace))
-        except Absent:
-            return False
-        except RequestFailed as error:
-            if error.status != HTTPStatus.FORBIDDEN:  # a user of one namespace may not read it, and need not
-                raise
-        return True
 
     def _create_owner(self) -> JsonObject:
         """Create the owner, or return the one that there is of the same job."""
@@ -192,6 +169,38 @@ class Creation:
 
     def _is_mine(self, document: JsonObject) -> bool:
         return (document["metadata"].get("annotations") or {}).get(_RUN) == self._run
+
+
+def check_priority(api: ApiServer, job: TrainingJob) -> None:
+    """Find out whether the cluster has the job's PriorityClass.
+
+    Raises:
+        CreationRefused: it has not.
+    """
+    if job.priority is None:
+        return
+    try:
+        api.send(get(ApiObject("scheduling.k8s.io/v1", "priorityclasses", job.priority)))
+    except Absent:
+        raise CreationRefused(
+            f"priority is {job.priority}, and the cluster has no such PriorityClass; set priorityClasses.enabled=true of the chart, or "
+            "choose another one (kubectl get priorityclasses)"
+        ) from None
+    except RequestFailed as error:
+        if error.status != HTTPStatus.FORBIDDEN:  # without that right, the pods' refusal says it
+            raise
+
+
+def namespace_exists(api: ApiServer, job: TrainingJob) -> bool:
+    """Return whether the job's namespace exists, as far as this user may know."""
+    try:
+        api.send(get(named("namespaces", job.in_namespace, None)))
+    except Absent:
+        return False
+    except RequestFailed as error:
+        if error.status != HTTPStatus.FORBIDDEN:  # a user of one namespace may not read it, and need not
+            raise
+    return True
 
 
 def _job(config_map: JsonObject) -> TrainingJob | None:

@@ -1,101 +1,61 @@
-"""The file of a training job: its keys, and how each value is read. Not here: what is made of it (`railnet.jobs.train_job_objects`)."""
+"""The file of a training job: its keys by its kind, and all that is wrong with them at once. Not here: what is made of it (`railnet.jobs`)."""
 
 import re
 import sys
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from railnet import strict_yaml
 from railnet.errors import Misconfigured
-from railnet.jobs.train_job_objects import TrainingJob
-from railnet.objects.quantity import parsed
-from railnet.value_readers import (
-    BOOLEAN,
-    NETWORK_NAME,
-    RESOURCE,
-    TEXT,
-    Reader,
-    Scalar,
-    an_object,
-    by_name,
-    list_of,
-    one_of,
-)
+from railnet.jobs.train_job import AUTO, MEMORY, PYTORCH_PORT, Contradictions, Kind, TrainingJob
+from railnet.jobs.train_job_environment import Peers
+from railnet.train import job_values as values
+from railnet.train.job_lines import line_of, not_yaml
+from railnet.value_readers import BOOLEAN, NETWORK_NAME, RESOURCE, TEXT, Reader, Scalar, one_of, shown
 
 _MOST_TASKS = 10_000
-_MOST_BYTES = 1 << 20  # the most that a ConfigMap holds
-_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
-_PATH = re.compile(r"/[^\0:]*")
-_KEY = re.compile(r"(?:[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_INDEX = re.compile(r"\[(\d+)\]")
+_UPPER_CASE = re.compile("[A-Z]")
+_MOST_SHOWN = 20  # mistakes of one file
 
-
-def _text(pattern: re.Pattern[str], longest: int) -> Any:
-    def convert(value: Any) -> str:
-        if not isinstance(value, str) or len(value) > longest or pattern.fullmatch(value) is None:
-            raise ValueError("text of another form")
-        return value
-
-    return convert
-
-
-def _number(least: int, most: int) -> Scalar[int]:
-    def convert(value: Any) -> int:
-        if type(value) is not int or not least <= value <= most:
-            raise ValueError("another number")
-        return value
-
-    return Scalar(f"a whole number from {least} to {most}", convert)
-
-
-def _quantity(value: Any) -> str:
-    text = str(value) if type(value) in (int, float) else value
-    amount = parsed(text) if isinstance(text, str) else None
-    if amount is None or amount <= 0:
-        raise ValueError("no quantity")
-    return str(text)
-
-
-_JOB_NAME = Scalar(
-    "the job's name (lower-case letters, digits and hyphens, a letter first, at most 63)", _text(_NAME, 63)
-)
-_OBJECT_NAME = Scalar("the name of an object (lower-case letters, digits, hyphens and dots)", _text(_SUBDOMAIN, 253))
-_QUANTITY = Scalar("a quantity above 0, such as 500m or 4Gi", _quantity)
-_MOUNT = Scalar("an absolute path without a colon", _text(_PATH, 4096))
-_VARIABLE_NAME = Scalar("the name of an environment variable", _text(_VARIABLE, 253))
-_ANNOTATION = Scalar("the name of an annotation, such as railnet.io/sticky", _text(_KEY, 317))
-_LABEL_KEY = Scalar("the key of a node's label, such as kubernetes.io/hostname", _text(_KEY, 317))
-_ENV = Scalar("a string (quote a number)", _text(re.compile(r"[^\0]*", re.DOTALL), _MOST_BYTES))
-
-_REQUIRED: dict[str, Scalar[Any]] = {"name": _JOB_NAME, "image": TEXT, "workers": _number(1, _MOST_TASKS)}
+_REQUIRED: dict[str, Scalar[Any]] = {
+    "name": values.JOB_NAME,
+    "image": TEXT,
+    "workers": values.number(1, _MOST_TASKS),
+}
 _FIELDS: dict[str, Reader[Any]] = {
-    "ps": _number(0, _MOST_TASKS),
+    "kind": one_of(tuple(map(str, Kind))),
+    "ps": values.number(0, _MOST_TASKS),
     "namespace": Scalar(
         "the name of a namespace (lower-case letters, digits and hyphens, at most 63)", NETWORK_NAME.convert
     ),
-    "command": list_of(TEXT, "a list of strings, such as [python, /train.py]"),
+    "command": values.each_of(TEXT, "a list of strings, such as [python, /train.py]"),
     "script": TEXT,
-    "gpus": _number(0, 1024),
+    "gpus": values.number(0, 1024),
     "gpuResource": RESOURCE,
-    "cpu": _QUANTITY,
-    "memory": _QUANTITY,
-    "rails": _number(0, 1024),
+    "processes": values.number(1, 1024),
+    "cpu": values.QUANTITY,
+    "memory": values.QUANTITY,
+    "sharedMemory": values.SHARED_MEMORY,
+    "rails": values.RAILS,
     "rendezvous": one_of(("net1", "eth0")),
-    "priority": _OBJECT_NAME,
-    "imagePullSecrets": list_of(_OBJECT_NAME, "a list of names of Secrets"),
-    "volumes": by_name(_OBJECT_NAME, _MOUNT),
-    "env": by_name(_VARIABLE_NAME, _ENV),
-    "annotations": by_name(_ANNOTATION, _ENV),
-    "port": _number(1, 0xFFFF),
-    "retries": _number(0, 2**31 - 1),
+    "priority": values.OBJECT_NAME,
+    "imagePullSecrets": values.each_of(values.OBJECT_NAME, "a list of names of Secrets"),
+    "volumes": values.each_by_name(values.OBJECT_NAME, values.volume),
+    "env": values.each_by_name(values.VARIABLE_NAME, values.ENV),
+    "annotations": values.each_by_name(values.ANNOTATION, values.ENV),
+    "nodeSelector": values.each_by_name(values.LABEL_KEY, values.LABEL_VALUE),
+    "tolerations": values.each_of(values.TOLERATION, "a list of tolerations"),
+    "affinity": values.AFFINITY,
+    "port": values.number(1, 0xFFFF),
+    "restart": one_of(("OnFailure", "Never")),
+    "retries": values.number(0, 2**31 - 1),
     "gang": BOOLEAN,
-    "topology": _LABEL_KEY,
+    "topology": values.LABEL_KEY,
 }
-_read = an_object(TrainingJob, _FIELDS, _REQUIRED)
+_READERS: dict[str, Reader[Any]] = {**_REQUIRED, **_FIELDS}
+_OF_ONE_KIND = {"ps": Kind.TENSORFLOW, "processes": Kind.PYTORCH}
 
 
 def text_of(file: str) -> str:
@@ -105,50 +65,97 @@ def text_of(file: str) -> str:
         Misconfigured: the file cannot be read, or is no text.
     """
     try:
-        content = sys.stdin.buffer.read(_MOST_BYTES + 1) if file == "-" else Path(file).read_bytes()
+        content = sys.stdin.buffer.read(values.MOST_BYTES + 1) if file == "-" else Path(file).read_bytes()
         return content.decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Misconfigured(f"{file} cannot be read: {error!s:.200}") from None
+    except FileNotFoundError:
+        raise Misconfigured(
+            f"{file} cannot be read: No such file; `railnet train init pytorch {file}` writes one"
+        ) from None
+    except OSError as error:
+        raise Misconfigured(
+            f"{file} cannot be read: {error.strerror}; name a file that you may read, or - for stdin"
+        ) from None
+    except UnicodeDecodeError:
+        raise Misconfigured(f"{file} cannot be read: it is no text in UTF-8; give the job as YAML") from None
 
 
 def job_of(text: str, source: str) -> TrainingJob:
     """Read a job from the text of its file.
 
     Raises:
-        Misconfigured: the text is not YAML, or has a wrong key or value; the message begins with `source` and the line.
+        Misconfigured: the text is not YAML, or has wrong keys or values; the message begins with `source` and has the line of each.
     """
+    broken = not_yaml(text)
+    if broken is not None:
+        raise Misconfigured(f"{source}, line {broken[0]}: {broken[1]}")
     try:
-        return _read(strict_yaml.read(text), "")
+        return _read(strict_yaml.read(text))
     except RecursionError:
         raise Misconfigured(f"{source} is nested too deeply") from None
     except Misconfigured as error:
-        line = _line(text, str(error))
-        raise Misconfigured(f"{source}{line and f', line {line}'}: {error}") from None
+        raise Misconfigured(_located(text, source, _messages(error))) from None
 
 
-def _line(text: str, message: str) -> str:
-    """Return the number of the line that a message is about: its first word is the path of a value; empty if that has no line."""
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except (yaml.YAMLError, RecursionError):
-        return ""  # such a message has the line already
-    line, path = "", message.removeprefix("a key of ").split(" ")[0]
-    while path and node is not None:
-        pair, path = _entry(node, path)
-        if pair is None:
-            break
-        line, node = str(pair[0].start_mark.line + 1), pair[1]
-    return line
+def _read(document: Any) -> TrainingJob:
+    if not isinstance(document, dict):
+        raise Misconfigured(f"the document is {shown(document)}; it should be a mapping, such as name: mnist")
+    if "apiVersion" in document:
+        raise Misconfigured(
+            "apiVersion is a key of Kubernetes' own objects, and this is the file of a job of railnet train; kubectl apply -f creates "
+            "such objects, and `railnet train init pytorch` writes a job to begin with"
+        )
+    kind = document.get("kind", Kind.TENSORFLOW)
+    mistakes = [*_wrong_keys(document, kind)]
+    read: dict[str, Any] = {}
+    for key, value in document.items():
+        if key in _READERS:
+            try:
+                read[key] = _READERS[key](value, key)
+            except Misconfigured as error:
+                mistakes += values.messages_of(error)
+    if mistakes:
+        raise values.Mistakes(mistakes)
+    job = TrainingJob(**{_argument(key): value for key, value in {**_defaults(read), **read}.items()})
+    Peers.of(job)
+    return job
 
 
-def _entry(node: yaml.Node, path: str) -> tuple[tuple[yaml.Node, yaml.Node] | None, str]:
-    """Return the entry of a node that a path begins with, as key and value, and the rest of the path."""
-    if isinstance(node, yaml.MappingNode):
-        fitting = [entry for entry in node.value if re.match(rf"{re.escape(str(entry[0].value))}([.\[]|$)", path)]
-        pair = max(fitting, key=lambda entry: len(entry[0].value), default=None)
-        return pair, path[len(pair[0].value) :].removeprefix(".") if pair else ""
-    index = _INDEX.match(path)
-    if isinstance(node, yaml.SequenceNode) and index and int(index[1]) < len(node.value):
-        value = node.value[int(index[1])]
-        return (value, value), path[index.end() :].removeprefix(".")
-    return None, ""
+def _wrong_keys(document: Mapping[Any, Any], kind: object) -> Iterator[str]:
+    for key in document:
+        if key not in _READERS:
+            name = key if isinstance(key, str) and key.isprintable() else shown(key)
+            near = get_close_matches(name, _READERS, 1)
+            known = f"did you mean {near[0]}?" if near else f"known here: {', '.join(_READERS)}"
+            yield f"{name:.80} is an unknown key; {known}"
+        elif key in _OF_ONE_KIND and kind in tuple(Kind) and kind != _OF_ONE_KIND[key]:
+            yield f"{key} is for kind: {_OF_ONE_KIND[key]}, and this job's kind is {kind}; remove {key}, or change kind"
+    yield from (
+        f"{key} is missing; it should be {reader.should_be}" for key, reader in _REQUIRED.items() if key not in document
+    )
+
+
+def _defaults(read: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a kind has where the file says nothing, and other kinds have not."""
+    if read.get("kind") != Kind.PYTORCH:
+        return {}
+    memory = read.get("memory", MEMORY)
+    return {"port": PYTORCH_PORT, "sharedMemory": memory, "rails": AUTO if read.get("gpus", 0) > 1 else 1}
+
+
+def _messages(error: Misconfigured) -> list[str]:
+    return error.mistakes if isinstance(error, Contradictions) else values.messages_of(error)
+
+
+def _located(text: str, source: str, messages: list[str]) -> str:
+    """Return one message about all mistakes: each with its line, in the order of the lines."""
+    located = sorted(((line_of(text, message), message) for message in messages), key=lambda pair: pair[0] or 0)
+    if len(located) == 1:
+        ((line, message),) = located
+        return f"{source}{f', line {line}' if line else ''}: {message}"
+    lines = [f"  {f'line {line}: ' if line else ''}{message}" for line, message in located[:_MOST_SHOWN]]
+    more = [f"  and {len(located) - _MOST_SHOWN} more"] if len(located) > _MOST_SHOWN else []
+    return "\n".join((f"{source} has {len(located)} mistakes", *lines, *more))
+
+
+def _argument(key: str) -> str:
+    return _UPPER_CASE.sub(lambda letter: f"_{letter[0].lower()}", key)

@@ -12,7 +12,7 @@ from railnet.cli.output import Output
 from railnet.cli.table import Column, aligned
 from railnet.jobs.railnet_labels import TRAIN
 from railnet.jobs.task_states import summary, task_states
-from railnet.jobs.train_job_objects import PS, WORKER
+from railnet.jobs.train_job import PS, WORKER
 from railnet.objects.metadata_times import created_text
 from railnet.train.job_lookup import CONFIG_MAPS, DEPLOYMENTS, JOBS, PODS, collection, is_complete, is_owner, listed
 

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from railnet.apiserver.client import Absent, RequestFailed, StreamingApiServer
 from railnet.apiserver.request import ApiObject, get, log
 from railnet.jobs.task_states import TaskState, task_states
-from railnet.jobs.train_job_objects import PS
+from railnet.jobs.train_job import PS
 from railnet.train.job_lookup import DEPLOYMENTS, JOBS, PODS, collection, listed, named
 
 _PAUSE_SECONDS = 1.0

@@ -3,14 +3,14 @@
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from railnet.apiserver.client import StreamingApiServer
 from railnet.cli.messages import say, tell
 from railnet.cli.table import Column, aligned
 from railnet.jobs.pod_progress import Stage
 from railnet.jobs.task_states import TaskState, refusals_of, summary, task_states
-from railnet.jobs.train_job_objects import TrainingJob
+from railnet.jobs.train_job import TrainingJob
 from railnet.train import job_file
 from railnet.train.creation import Creation, CreationOutcome
 from railnet.train.interruption import ended_by_sigterm, uninterrupted
@@ -29,16 +29,31 @@ _SAYS = {
 }
 
 
-def up(api: StreamingApiServer, file: str, *, wait: bool) -> bool:
+class JobFile(NamedTuple):
+    """A file that has been read and checked."""
+
+    text: str
+    job: TrainingJob
+
+
+def read(file: str) -> JobFile:
+    """Read and check a job's file; `-` is stdin. Nothing is asked of a cluster.
+
+    Raises:
+        Misconfigured: the file is broken; the message has all that is wrong with it.
+    """
+    text = job_file.text_of(file)
+    return JobFile(text, job_file.job_of(text, "stdin" if file == "-" else file))
+
+
+def up(api: StreamingApiServer, file: JobFile, *, wait: bool) -> bool:
     """Create the job of a file, and wait until it runs; return whether it does. Ctrl-C before all is created takes it back.
 
     Raises:
-        Misconfigured: the file is broken.
         CreationRefused: there is another job of that name.
         RequestFailed: the API server refuses an object, and nothing is left of the others.
     """
-    text = job_file.text_of(file)
-    job = job_file.job_of(text, file)
+    text, job = file
     creation = Creation(api, job, text, tell)
     with ended_by_sigterm():
         try:

@@ -26,7 +26,7 @@ HEEDED = {
     "railnet doctor": CLUSTER | PRINTS | {"--namespace"},
     "railnet validate": CLUSTER | PRINTS | {"--namespace"},
     "railnet config check": PRINTS,
-    "railnet train up": CLUSTER,
+    "railnet train up": CLUSTER | {"--output"},
     "railnet train down": CLUSTER | {"--namespace"},
     "railnet train ls": LISTS,
     "railnet train logs": CLUSTER | {"--namespace"},

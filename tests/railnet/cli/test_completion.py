@@ -43,7 +43,9 @@ def test_script_completes_the_program_and_the_plugin_of_kubectl(shell: str) -> N
     ("line", "expected"),
     [
         ("railnet tr", {"train"}),
-        ("railnet train ", {"up", "down", "ls", "logs", "top"}),
+        ("railnet train ", {"init", "up", "down", "ls", "logs", "top"}),
+        ("railnet train init ", {"pytorch", "tensorflow"}),
+        ("railnet train up --dry-run ", {"client", "server"}),
         ("kubectl-railnet train ls -o ", {"json", "yaml", "wide"}),
         ("railnet doctor --kubec", {"--kubeconfig"}),
         ("railnet config ", {"check"}),

@@ -10,7 +10,8 @@ from railnet.jobs.gang_recogniser import gang_request
 from railnet.jobs.gang_request import Constraint, GangRequest
 from railnet.jobs.net1_names import task_service
 from railnet.jobs.recogniser import recognise
-from railnet.jobs.train_job_objects import TrainingJob, objects, owned, owner
+from railnet.jobs.train_job import TrainingJob
+from railnet.jobs.train_job_objects import objects, owned, owner
 from railnet.objects import pod as pod_module
 from tests.railnet.train.jobs import job, pods
 

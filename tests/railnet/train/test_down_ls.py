@@ -10,7 +10,7 @@ from railnet.cli.output import Form, Output
 from railnet.train.down import down
 from railnet.train.job_lookup import NoSuchJob
 from railnet.train.ls import ls
-from railnet.train.up import up
+from railnet.train.up import read, up
 from tests.railnet.train.jobs import ON_ETH0, RUNNING, job, pods
 from tests.railnet.train.memory_api_server import MemoryApiServer, status
 
@@ -23,7 +23,7 @@ def server_with(tmp_path: Path, *namespaces: str) -> MemoryApiServer:
     for namespace in namespaces:
         file = tmp_path / f"{namespace}.yaml"
         file.write_text(f"{ON_ETH0}namespace: {namespace}\n")
-        assert up(found.api, str(file), wait=False)
+        assert up(found.api, read(str(file)), wait=False)
     return found
 
 

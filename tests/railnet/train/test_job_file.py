@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from railnet.errors import Misconfigured
-from railnet.jobs.train_job_objects import TrainingJob
+from railnet.jobs.train_job import TrainingJob
 from railnet.train.job_file import job_of, text_of
 from tests.railnet.train.jobs import TEXT, job
 
@@ -40,7 +40,7 @@ _MINIMAL = "name: a\nimage: b\nworkers: 1\n"
     ("text", "words"),
     [
         ("image: b\nworkers: 1\n", "job.yaml: name is missing; it should be the job's name"),
-        (_MINIMAL + "wokers: 2\n", "job.yaml, line 4: wokers is an unknown key; known here: name, image, workers, ps"),
+        (_MINIMAL + "wokers: 2\n", r"job.yaml, line 4: wokers is an unknown key; did you mean workers\?"),
         (_MINIMAL.replace("1", "0"), "job.yaml, line 3: workers is 0; it should be a whole number from 1 to 10000"),
         (_MINIMAL.replace("1", "'1'"), "line 3: workers is '1'"),
         (_MINIMAL.replace("1", "true"), "line 3: workers is true"),
@@ -83,14 +83,147 @@ _MINIMAL = "name: a\nimage: b\nworkers: 1\n"
         (_MINIMAL + "name: b\n", "job.yaml: the mapping at line 1 has the key 'name' twice; remove one of them"),
         (_MINIMAL + "env: &x {}\nvolumes: *x\n", "line 5 has the alias"),
         ("[1, 2]", "job.yaml: the document is"),
-        ("", "job.yaml: name is missing"),
-        ("name: [", "job.yaml: it is not YAML"),
+        (
+            "",
+            r"job.yaml has 3 mistakes\n  name is missing; it should be .*\n  image is missing; .*\n  workers is missing; ",
+        ),
+        ("name: [", "job.yaml, line 1: it is not YAML: while parsing a flow node"),
+        (_MINIMAL + "env:\n\tA: b\n", "job.yaml, line 5: it is not YAML: a line begins with a tab; indent with spaces"),
+        (_MINIMAL + "---\n" + _MINIMAL, "job.yaml, line 4: a second document begins here"),
+        (_MINIMAL + "zzz: 1\n", "job.yaml, line 4: zzz is an unknown key; known here: name, image, workers, kind"),
+        (_MINIMAL + "kind: torch\n", "line 4: kind is 'torch'; it should be one of tensorflow, pytorch"),
+        (
+            _MINIMAL + "kind: pytorch\nps: 1\n",
+            "line 5: ps is for kind: tensorflow, and this job's kind is pytorch; remove ps",
+        ),
+        (_MINIMAL + "processes: 8\n", "line 4: processes is for kind: pytorch, and this job's kind is tensorflow"),
+        (
+            _MINIMAL + "sharedMemory: lots\n",
+            "line 4: sharedMemory is 'lots'; it should be a quantity above 0, such as 16Gi, or none",
+        ),
+        (
+            _MINIMAL + "sharedMemory: 8Gi\n",
+            "line 4: sharedMemory is 8Gi, and memory is 4Gi: what is in /dev/shm counts",
+        ),
+        (_MINIMAL + "rails: all\n", "line 4: rails is 'all'; it should be auto, or a whole number from 0 to 1024"),
+        (
+            _MINIMAL + "tolerations: [{key: a, operator: Is}]\n",
+            r"line 4: tolerations\[0\].operator is 'Is'; it should be one of Exists",
+        ),
+        (
+            _MINIMAL + "tolerations:\n- {key: a}\n- {ky: b}\n",
+            r"line 6: tolerations\[1\].ky is an unknown key; known here: key",
+        ),
+        (_MINIMAL + "tolerations: a\n", "line 4: tolerations is 'a'; it should be a list of tolerations"),
+        (
+            _MINIMAL + "nodeSelector: {gpu: true}\n",
+            "line 4: nodeSelector.gpu is true; it should be the value of a label",
+        ),
+        (
+            _MINIMAL + "affinity: {node: {}}\n",
+            "line 4: affinity.node is an unknown key; known here: nodeAffinity, podAffinity",
+        ),
+        (_MINIMAL + "affinity: {nodeAffinity: x}\n", "line 4: affinity.nodeAffinity is 'x'; it should be a mapping"),
+        (_MINIMAL + "restart: Always\n", "line 4: restart is 'Always'; it should be one of OnFailure, Never"),
+        (_MINIMAL + "volumes:\n  a: {hostPath: {path: /a}}\n", "line 5: volumes.a.mountPath is missing"),
+        (
+            _MINIMAL + "volumes:\n  a: {mountPath: /a}\n",
+            "line 5: volumes.a has 0 sources; it should have one, such as hostPath",
+        ),
+        (_MINIMAL + "volumes:\n  a.b: {mountPath: /a, emptyDir: {}}\n", "line 5: volumes.a.b cannot have this name"),
+        (_MINIMAL + "volumes:\n  a: {mountPath: /a, emptydir: {}}\n", "line 5: volumes.a.emptydir is an unknown key"),
+        (
+            "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\n",
+            "line 1: apiVersion is a key of Kubernetes' own objects, and this is the file of a job of railnet train",
+        ),
         pytest.param("[" * 2_000, "job.yaml is nested too deeply", marks=pytest.mark.slow),
     ],
 )
 def test_broken_file_is_refused_by_line_and_key(text: str, words: str) -> None:
     with pytest.raises(Misconfigured, match=words):
         job_of(text, "job.yaml")
+
+
+def test_all_mistakes_are_said_at_once_in_the_order_of_their_lines() -> None:
+    text = "name: A\nworkers: '2'\ngpus: -1\nenv:\n  ONE: 1\n  TWO: 2\nmemmory: 4Gi\ncommand: [a, 1, 2]\n"
+
+    with pytest.raises(Misconfigured) as caught:
+        job_of(text, "job.yaml")
+
+    head, *lines = str(caught.value).splitlines()
+    assert head == "job.yaml has 9 mistakes"
+    assert [line.strip().partition(";")[0] for line in lines] == [
+        "image is missing",
+        "line 1: name is 'A'",
+        "line 2: workers is '2'",
+        "line 3: gpus is -1",
+        "line 5: env.ONE is 1",
+        "line 6: env.TWO is 2",
+        "line 7: memmory is an unknown key",
+        "line 8: command[1] is 1",
+        "line 8: command[2] is 2",
+    ]
+
+
+def test_values_that_contradict_each_other_are_said_at_once() -> None:
+    text = _MINIMAL + "rails: 0\nrendezvous: net1\nscript: a\ncommand: [b]\ngang: false\ntopology: a\n"
+
+    with pytest.raises(Misconfigured) as caught:
+        job_of(text, "job.yaml")
+
+    assert [line.partition(" is ")[0].partition(" and ")[0] for line in str(caught.value).splitlines()] == [
+        "job.yaml has 3 mistakes",
+        "  line 5: rendezvous",
+        "  line 7: command",
+        "  line 8: gang",
+    ]
+
+
+def test_file_of_very_many_mistakes_is_cut() -> None:
+    text = _MINIMAL + "env:\n" + "".join(f"  A{number}: 1\n" for number in range(50))
+
+    with pytest.raises(Misconfigured) as caught:
+        job_of(text, "job.yaml")
+
+    lines = str(caught.value).splitlines()
+    assert (len(lines), lines[0], lines[-1]) == (22, "job.yaml has 50 mistakes", "  and 30 more")
+
+
+@pytest.mark.parametrize(
+    ("command", "gpus", "more", "words"),
+    [
+        (
+            "[python, /train.py]",
+            8,
+            "",
+            "line 6: command starts python once, and a worker has 8 GPUs; begin it with torchrun",
+        ),
+        ("[/usr/bin/python3, /train.py]", 2, "", "line 6: command starts python3 once, and a worker has 2 GPUs"),
+        ("[python, /train.py]", 8, "processes: 1\n", ""),
+        ("[python, /train.py]", 1, "", ""),
+        ("[torchrun, /train.py]", 8, "", ""),
+        ("[python, -m, torch.distributed.run, /train.py]", 8, "", ""),
+        ("[python, -m, accelerate.commands.launch, /train.py]", 8, "", ""),
+    ],
+)
+def test_command_that_would_leave_gpus_idle_is_refused(command: str, gpus: int, more: str, words: str) -> None:
+    text = f"kind: pytorch\n{_MINIMAL}gpus: {gpus}\ncommand: {command}\n{more}"
+
+    if not words:
+        assert job_of(text, "job.yaml").processes_each == (1 if more else gpus)
+        return
+    with pytest.raises(Misconfigured, match=words):
+        job_of(text, "job.yaml")
+
+
+def test_pytorch_has_defaults_of_its_own() -> None:
+    one, many = (job_of(f"kind: pytorch\n{_MINIMAL}gpus: {gpus}\n", "job.yaml") for gpus in (1, 8))
+
+    assert (one.port, one.shared_memory, one.rails, one.processes_each) == (29500, "4Gi", 1, 1)
+    assert (many.rails, many.processes_each) == ("auto", 8)
+    assert job_of(f"kind: pytorch\n{_MINIMAL}sharedMemory: none\nmemory: 1Gi\n", "job.yaml").shared_memory is None
+    assert job_of(f"kind: pytorch\n{_MINIMAL}memory: 1Gi\n", "job.yaml").shared_memory == "1Gi"
+    assert job_of(f"kind: pytorch\n{_MINIMAL}gpus: 8\nrails: 2\n", "job.yaml").rails == 2
 
 
 def test_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from railnet.jobs.pod_progress import Stage
 from railnet.jobs.task_states import TaskState
 from railnet.train.logs import NoSuchTask, logs
 from railnet.train.task_logs import FollowedLog
-from railnet.train.up import up
+from railnet.train.up import read, up
 from tests.railnet.train.jobs import RUNNING, TEXT, job, pods
 from tests.railnet.train.memory_api_server import MemoryApiServer
 
@@ -24,7 +24,7 @@ def server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> MemoryApiServe
     found.add("priorityclasses", {"metadata": {"name": "iteration"}})
     file = tmp_path / "job.yaml"
     file.write_text(TEXT)
-    up(found.api, str(file), wait=False)
+    up(found.api, read(str(file)), wait=False)
     for one in pods(job(), RUNNING):
         found.add("pods", one)
     found.logs = lambda pod, _parameters: iter([f"first of {pod}".encode(), b"second"])

@@ -18,7 +18,7 @@ from railnet.jobs.task_states import task_states
 from railnet.jobs.train_job_objects import objects
 from railnet.train import up as up_module
 from railnet.train.creation import CreationRefused
-from railnet.train.up import shown, up
+from railnet.train.up import read, shown, up
 from tests.railnet.train.jobs import ON_ETH0, RUNNING, job, pods
 from tests.railnet.train.memory_api_server import MemoryApiServer, status
 from tests.waiting import until
@@ -58,7 +58,7 @@ NOTHING: dict[str, list[str]] = {resource: [] for resource in OBJECTS}
 def test_job_is_created_whole_and_belongs_to_its_owner(
     server: MemoryApiServer, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert up(server.api, file, wait=False)
+    assert up(server.api, read(file), wait=False)
 
     assert names(server) == OBJECTS
     owner = server.objects["configmaps", "mnist", "mnist"]
@@ -77,31 +77,31 @@ def test_job_is_created_whole_and_belongs_to_its_owner(
 def test_second_up_of_the_same_file_changes_nothing(
     server: MemoryApiServer, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    up(server.api, file, wait=False)
+    up(server.api, read(file), wait=False)
     server.remove(("deployments", "mnist", "mnist-ps-0"))  # cleaned up, when the workers were complete
     before = dict(server.objects)
     capsys.readouterr()
 
-    assert up(server.api, file, wait=False)
+    assert up(server.api, read(file), wait=False)
 
     assert server.objects == before
     assert capsys.readouterr().out == "job mnist is up in namespace mnist already: nothing to change\n"
 
 
 def test_comments_and_order_of_the_file_make_no_other_job(server: MemoryApiServer, file: str) -> None:
-    up(server.api, file, wait=False)
+    up(server.api, read(file), wait=False)
     Path(file).write_text("# again\n" + "\n".join(reversed(ON_ETH0.splitlines())))
 
-    assert up(server.api, file, wait=False)
+    assert up(server.api, read(file), wait=False)
 
 
 def test_another_job_of_the_same_name_is_refused_with_what_differs(server: MemoryApiServer, file: str) -> None:
-    up(server.api, file, wait=False)
+    up(server.api, read(file), wait=False)
     before = dict(server.objects)
     Path(file).write_text(ON_ETH0.replace("workers: 3", "workers: 4"))
 
     with pytest.raises(CreationRefused) as caught:
-        up(server.api, file, wait=False)
+        up(server.api, read(file), wait=False)
 
     assert str(caught.value) == (
         "namespace mnist has another job mnist already, with another workers; railnet train down mnist -n mnist removes it, or "
@@ -115,7 +115,7 @@ def test_foreign_config_map_of_the_name_is_refused_and_stays(server: MemoryApiSe
     server.add("configmaps", {"metadata": {"name": "mnist", "namespace": "mnist"}})
 
     with pytest.raises(CreationRefused, match="ConfigMap mnist that is no job of railnet train"):
-        up(server.api, file, wait=False)
+        up(server.api, read(file), wait=False)
 
     assert names(server) == {**NOTHING, "namespaces": ["mnist"], "configmaps": ["mnist"]}
 
@@ -127,27 +127,27 @@ def test_foreign_object_of_a_task_is_refused_and_nothing_else_stays(server: Memo
     with pytest.raises(
         CreationRefused, match="Job mnist-worker-1 exists in namespace mnist and does not belong to this job"
     ):
-        up(server.api, file, wait=False)
+        up(server.api, read(file), wait=False)
 
     assert names(server) == {**NOTHING, "namespaces": ["mnist"], "jobs": ["mnist-worker-1"]}
 
 
 def test_job_that_is_being_deleted_is_refused(server: MemoryApiServer, file: str) -> None:
-    up(server.api, file, wait=False)
+    up(server.api, read(file), wait=False)
     owner = server.objects["configmaps", "mnist", "mnist"]
     owner["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
 
     with pytest.raises(
         CreationRefused, match="job mnist in namespace mnist is being deleted; try again when it is gone"
     ):
-        up(server.api, file, wait=False)
+        up(server.api, read(file), wait=False)
 
 
 def test_unknown_priority_is_refused_before_anything_is_created(server: MemoryApiServer, file: str) -> None:
     server.remove(("priorityclasses", "", "iteration"))
 
     with pytest.raises(CreationRefused, match="priority is iteration, and the cluster has no such PriorityClass"):
-        up(server.api, file, wait=False)
+        up(server.api, read(file), wait=False)
 
     assert names(server) == NOTHING
 
@@ -156,7 +156,7 @@ def test_broken_file_is_refused_before_anything_is_asked(server: MemoryApiServer
     Path(file).write_text(ON_ETH0.replace("workers: 3", "workers: none"))
 
     with pytest.raises(Misconfigured, match="line 5: workers is 'none'"):
-        up(server.api, file, wait=False)
+        up(server.api, read(file), wait=False)
 
     assert server.requests == []
 
@@ -201,7 +201,7 @@ def test_interrupted_creation_leaves_nothing(
     setattr(server, moment, at_write(number, end))
 
     with pytest.raises(KeyboardInterrupt):
-        up(server.api, file, wait=False)
+        up(server.api, read(file), wait=False)
 
     assert names(server) == NOTHING
 
@@ -213,7 +213,7 @@ def test_refusal_in_the_middle_leaves_nothing_and_its_words_are_shown(
     server.before = at_write(number, lambda: status(403, "exceeded quota: compute"))
 
     with pytest.raises(RequestFailed, match="exceeded quota: compute"):
-        up(server.api, file, wait=False)
+        up(server.api, read(file), wait=False)
 
     assert names(server) == NOTHING
 
@@ -223,7 +223,7 @@ def test_interrupted_creation_leaves_a_namespace_that_was_there(server: MemoryAp
     server.after = at_write(3, ctrl_c)
 
     with pytest.raises(KeyboardInterrupt):
-        up(server.api, file, wait=False)
+        up(server.api, read(file), wait=False)
 
     assert names(server) == {**NOTHING, "namespaces": ["mnist"]}
 
@@ -232,7 +232,7 @@ def test_ctrl_c_when_all_is_created_leaves_the_job(server: MemoryApiServer, file
     server.after = at_write(CREATIONS, ctrl_c)  # the annotation that says so
 
     with pytest.raises(KeyboardInterrupt):
-        up(server.api, file, wait=False)
+        up(server.api, read(file), wait=False)
 
     assert names(server) == OBJECTS
 
@@ -247,7 +247,7 @@ def test_second_ctrl_c_does_not_stop_the_taking_back(server: MemoryApiServer, fi
 
     server.before = again
     with pytest.raises(KeyboardInterrupt):
-        up(server.api, file, wait=False)
+        up(server.api, read(file), wait=False)
 
     assert names(server) == NOTHING
 
@@ -266,7 +266,7 @@ def test_write_is_tried_again_and_nothing_is_doubled(
 
     server.after = at_write(number, lost)
 
-    assert up(server.api, file, wait=False)
+    assert up(server.api, read(file), wait=False)
     assert names(server) == OBJECTS
     assert len(server.slept) == 1
 
@@ -279,9 +279,9 @@ def test_half_made_job_of_a_machine_that_died_is_completed(
     with monkeypatch.context() as patched:
         patched.setattr(up_module, "_take_back", lambda *_: None)
         with pytest.raises(KeyboardInterrupt):
-            up(server.api, file, wait=False)
+            up(server.api, read(file), wait=False)
 
-    assert up(server.api, file, wait=False)
+    assert up(server.api, read(file), wait=False)
 
     assert names(server) == OBJECTS
     assert "job mnist in namespace mnist was half made; the rest of it is created" in capsys.readouterr().out
@@ -294,7 +294,7 @@ def test_user_without_the_right_to_read_namespaces_and_classes_creates_in_an_exi
     hidden = ("get namespaces/mnist", "get priorityclasses/iteration")
     server.before = lambda request: status(403, "no") if str(request) in hidden else None
 
-    assert up(server.api, file, wait=False)
+    assert up(server.api, read(file), wait=False)
     assert names(server) == OBJECTS
 
 
@@ -302,7 +302,7 @@ def test_missing_right_is_said_to_the_user(server: MemoryApiServer, file: str) -
     server.before = lambda request: status(403, "User cannot") if request.verb is Verb.CREATE else None
 
     with pytest.raises(RequestFailed) as caught:
-        up(server.api, file, wait=False)
+        up(server.api, read(file), wait=False)
 
     assert str(caught.value) == (
         "cannot create namespaces/mnist: HTTP 403: you lack the right 'create' on namespaces/mnist, or a policy or a quota forbids "
@@ -328,7 +328,7 @@ def test_up_waits_until_all_tasks_run_and_says_what_they_wait_for(
     server: MemoryApiServer, file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = printed(monkeypatch)
-    thread, found = in_background(lambda: up(server.api, file, wait=True))
+    thread, found = in_background(lambda: up(server.api, read(file), wait=True))
     until(lambda: len(server.names("jobs")) == 3, SECONDS, "three Jobs")
     condition = {
         "type": "PodScheduled",
@@ -352,7 +352,7 @@ def test_refusal_of_a_jobs_pods_is_shown_in_the_api_servers_words(
     server: MemoryApiServer, file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = printed(monkeypatch)
-    thread, found = in_background(lambda: up(server.api, file, wait=True))
+    thread, found = in_background(lambda: up(server.api, read(file), wait=True))
     until(lambda: len(server.names("jobs")) == 3, SECONDS, "three Jobs")
     server.add(
         "events",
@@ -372,7 +372,7 @@ def test_refusal_of_a_jobs_pods_is_shown_in_the_api_servers_words(
 
 
 def test_failed_worker_ends_the_wait_with_a_failure(server: MemoryApiServer, file: str) -> None:
-    thread, found = in_background(lambda: up(server.api, file, wait=True))
+    thread, found = in_background(lambda: up(server.api, read(file), wait=True))
     until(lambda: len(server.names("jobs")) == 3, SECONDS, "three Jobs")
     conditions = [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]
     server.add("jobs", {**server.objects["jobs", "mnist", "mnist-worker-1"], "status": {"conditions": conditions}})
@@ -382,7 +382,7 @@ def test_failed_worker_ends_the_wait_with_a_failure(server: MemoryApiServer, fil
 
 
 def test_job_that_is_deleted_ends_the_wait(server: MemoryApiServer, file: str) -> None:
-    thread, found = in_background(lambda: up(server.api, file, wait=True))
+    thread, found = in_background(lambda: up(server.api, read(file), wait=True))
     until(lambda: any("watch configmaps" in one for one in server.requests), SECONDS, "a watch")
     server.remove(("configmaps", "mnist", "mnist"))
     thread.join(SECONDS)
