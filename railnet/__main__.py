@@ -70,7 +70,10 @@ def _parser(name: str = RAILNET) -> argparse.ArgumentParser:
         "say what would be done to the pods of a file, and why, without a cluster",
     )
     explain.add_argument(
-        "-f", dest="file", required=True, help="Pods, and their Namespaces if labelled, as YAML or JSON; - is stdin"
+        "-f",
+        dest="file",
+        required=True,
+        help="jobs or Pods, and their Namespaces if labelled, as YAML or JSON; - is stdin",
     )
     controllers = add_command(
         commands, "controllers", "reconcile what training jobs need beside their pods: serve until SIGTERM"

@@ -1,18 +1,21 @@
-"""The decision about the pods of a file, in words: what a review would do, without an API server."""
+"""The decision about the pods of a file and of its jobs, in words: what a review would do, without an API server."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from railnet.admission import gang_decision, gang_explanation, gang_patch
-from railnet.admission.decision import Additions, FreePort, decide
+from railnet.admission import gang_decision, gang_explanation, gang_patch, railnet_annotations
+from railnet.admission.decision import Additions, Decision, FreePort, decide
 from railnet.admission.explanation import report
 from railnet.admission.patch import Operation, operations
 from railnet.admission.review_configuration import Namespace, Policy, switch
 from railnet.admission.webhook_scope import NEVER
 from railnet.errors import Misconfigured, NotPermitted
+from railnet.jobs import job_pods
 from railnet.jobs.gang_recogniser import GATE, OFF
+from railnet.jobs.gpus import gpu_count
 from railnet.jobs.host_port_choice import parse as host_ports_range
+from railnet.jobs.pod_of_template import JobManifest, RenderedPod
 from railnet.objects.pod import Pod, parse
 from railnet.vf.permitted_networks import is_sticky
 
@@ -51,29 +54,42 @@ class _Cluster:
 def explain(
     documents: Iterable[Any], policy: Policy, free_port: FreePort | None = None, *, gangs: bool = False
 ) -> Iterator[Explained]:
-    """Yield an explanation of each pod of a file; a Namespace in the same file gives the labels of its pods' namespace.
+    """Yield an explanation of each pod of a file, and of each pod template of a job; a Namespace in the same file gives the labels of its pods'.
 
-    `gangs` says whether gangs are on in the cluster.
+    `gangs` says whether gangs are on in the cluster. Objects that make no pods, such as a Service, are passed over.
 
     Raises:
-        Misconfigured: a document is not a Pod, a Namespace, or a List of these.
+        Misconfigured: a document is no object of Kubernetes, or makes pods in a way that is not known.
     """
-    pods: list[Mapping[str, Any]] = []
+    pods: list[tuple[Mapping[str, Any], str]] = []
     namespaces: dict[str, Namespace] = {}
     off: set[str] = set()
-    for document in _flat(documents):
+    objects = list(_flat(documents))
+    for document in objects:
         if document["kind"] == "Pod":
-            pods.append(document)
-        else:
+            pods.append((document, ""))
+        elif document["kind"] == "Namespace":
             namespace, labels = _namespace(document)
             namespaces[namespace.name] = namespace
             off |= {namespace.name} if labels.get(GATE) == OFF else set()
+        elif job_pods.makes_pods(document):
+            pods += [(rendered.pod, _maker(document, rendered)) for rendered in job_pods.pods_of(document, objects)]
     cluster = _Cluster(policy, namespaces, free_port, gangs, frozenset(off))
-    for document in pods:
-        yield _explained(document, cluster)
+    for document, maker in pods:
+        yield _explained(document, cluster, maker)
 
 
-def _explained(document: Mapping[str, Any], cluster: _Cluster) -> Explained:
+def _maker(job: Mapping[str, Any], pod: RenderedPod) -> str:
+    """Return what makes a pod, and how many like it."""
+    count = (
+        "one on each node"
+        if pod.replicas is None
+        else f"{pod.replicas} {'pod' if pod.replicas == 1 else 'pods'} like this"
+    )
+    return f"  made by:   {JobManifest(job)}, {count}{f'; {pod.note}' if pod.note else ''}"
+
+
+def _explained(document: Mapping[str, Any], cluster: _Cluster, maker: str) -> Explained:
     try:
         pod = parse(document)
         namespace = pod.namespace or "default"
@@ -85,8 +101,23 @@ def _explained(document: Mapping[str, Any], cluster: _Cluster) -> Explained:
         subject, allowed, lines = f"pod {_name(document.get('metadata'))}", False, [f"  denied: {error}"]
     else:
         (subject, *lines), allowed = report(pod, decision, added), True
-        lines += of_gang
-    return Explained((subject, *_no_review(document.get("metadata")), *lines), allowed)
+        lines += [*_hint(pod, decision, cluster.policy), *of_gang]
+    made_by = [maker] if maker else []
+    return Explained((subject, *made_by, *_no_review(document.get("metadata")), *lines), allowed)
+
+
+def _hint(pod: Pod, decision: Decision, policy: Policy) -> Iterator[str]:
+    """Yield how a pod of many GPUs gets more rails than the one that it gets by default."""
+    if not isinstance(decision, Additions) or not decision.vfs or railnet_annotations.VF in pod.annotations:
+        return
+    gpus = sum(map(gpu_count, pod.containers))
+    most = gpus if policy.rails is None else min(gpus, policy.rails)
+    if most > decision.vfs:
+        wanted = f"{most}" if policy.rails is None else "auto"
+        yield (
+            f"  hint:      the pod has {gpus} GPUs and gets {decision.vfs} of a node's rails; with the annotation "
+            f'{railnet_annotations.VF}: "{wanted}" in its pod template it gets {most}'
+        )
 
 
 def _gang(pod: Pod, document: Mapping[str, Any], cluster: _Cluster) -> Iterator[str]:
@@ -141,12 +172,12 @@ def _flat(documents: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
             if not isinstance(items, list | None):
                 raise Misconfigured(f"the List's items are {items!r:.60}; they should be a list")
             yield from _flat(items or ())
-        elif kind in ("Pod", "Namespace"):
+        elif kind in ("Pod", "Namespace") or (isinstance(kind, str) and isinstance(document.get("apiVersion"), str)):
             yield document
         elif document is not None:
             raise Misconfigured(
-                f"the file has a document of kind {kind!r:.60}; it should have Pods as their operator makes them (kubectl get pod -o yaml), or "
-                "a job's pod template as a Pod (with apiVersion, kind and name), and their Namespace if it has labels of Railnet"
+                f"the file has a document of kind {kind!r:.60} that is no object of Kubernetes; it should have a job, or Pods as their "
+                "operator makes them (kubectl get pod -o yaml), each with apiVersion and kind, and their Namespace if it has labels of Railnet"
             )
 
 

@@ -1,7 +1,7 @@
 """The table of training operators: one row for each operator. The first row that fits a pod is the pod's row.
 
 To add an operator, add a row, pods as the operator makes them under `tests/railnet/admission/golden/`, and its page under `docs/training/`. Then
-run `scripts/generate`, so that the API server sends reviews for its pods. No other place names operators. The keys are quoted from the
+run `scripts/generate`, so that the API server sends reviews for its pods. Only `operator_job_pods`, which renders pods of jobs, names operators, too. The keys are quoted from the
 operators' sources, which the golden pods name.
 
 A mark must be a label that the operator's *controller* writes: selectors see no annotations, and the operator's webhook may add its labels

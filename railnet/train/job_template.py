@@ -55,7 +55,7 @@ gpus: 8                        # of each worker
 # sharedMemory: 16Gi           # /dev/shm, which DataLoader uses: as much as memory, if there is no number here
 
 # The InfiniBand network
-rails: auto                    # a VF for each GPU, up to the number of rails of a node; 0: none, all goes over eth0
+rails: auto                    # a VF for each GPU, up to the rails of a node (node.yaml says how many; if it does not: a number)
 # rendezvous: eth0             # the workers meet on net1, if there are rails; this needs Railnet's controllers
 """
 _TENSORFLOW = """\

@@ -11,6 +11,7 @@ from railnet.admission.review_configuration import Policy
 from railnet.cli.escapes import printable
 from railnet.configuration import Configuration
 from railnet.errors import Misconfigured
+from railnet.vf.permitted_networks import DEFAULT, SliceIpam
 
 # The errors that `railnet.strict_yaml` names, and RecursionError for too many brackets.
 _YAML_ERRORS = (yaml.YAMLError, ValueError, AttributeError, LookupError, ArithmeticError, TypeError, RecursionError)
@@ -30,7 +31,7 @@ def explain(file: str, configuration: Configuration, host_ports: str | None = No
     explained = list(offline.explain(_documents(file, source), policy(configuration), free_port, gangs=gangs))
     if not explained:
         raise Misconfigured(
-            f"{source} has no Pod; give a file with Pods, such as the output of kubectl get pod -o yaml"
+            f"{source} has no job and no Pod; give a file with one, such as the output of kubectl get pod -o yaml"
         )
     for pod in explained:
         print(*map(printable, pod.lines), sep="\n")
@@ -41,11 +42,19 @@ def policy(configuration: Configuration) -> Policy:
     """Return the part of the node configuration that a review needs."""
     return Policy(
         resources=tuple(pool.resource for pool in configuration.pools),
-        rails=None if configuration.rails is None else len(configuration.rails),
+        rails=_rails(configuration),
         networks=configuration.networks,
         priority_class=configuration.admission.priority_class,
         environment=configuration.admission.environment,
     )
+
+
+def _rails(configuration: Configuration) -> int | None:
+    """Return how many rails a node has at most; None if the configuration leaves that to each node."""
+    if configuration.rails is not None:
+        return len(configuration.rails)
+    network = configuration.networks.by_name.get(DEFAULT)
+    return network.ipam.rails if network is not None and isinstance(network.ipam, SliceIpam) else None
 
 
 def _documents(file: str, source: str) -> list[Any]:

@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 
 from railnet import configuration
+from railnet.cli.output import Form, Output
 from railnet.configuration import Admission, Configuration
 from railnet.errors import Misconfigured
+from railnet.train import dry_run
+from railnet.train.job_template import KINDS, text_of
+from railnet.train.up import read
 from railnet.webhook.explain_command import explain, policy
 
 POD = """
@@ -180,7 +184,7 @@ def test_explain_names_a_missing_file(tmp_path: Path):
 def test_explain_names_standard_input(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO(NAMESPACE))
 
-    with pytest.raises(Misconfigured, match=r"^standard input has no Pod; give a file with Pods"):
+    with pytest.raises(Misconfigured, match=r"^standard input has no job and no Pod; give a file with one"):
         explain("-", Configuration())
 
 
@@ -201,6 +205,12 @@ admission: {priorityClass: iteration}
     assert policy(loaded).networks is loaded.networks
     assert policy(loaded).priority_class == "iteration"
     assert policy(Configuration()).rails is None
+
+
+def test_number_of_rails_is_that_of_every_nodes_addresses_where_no_list_is():
+    loaded = configuration.parse("networks: {default: {ipam: {type: slice, rails: 8}}}", "node.yaml")
+
+    assert policy(loaded).rails == 8
     assert policy(Configuration()).priority_class is None
 
 
@@ -336,3 +346,66 @@ def test_options_of_the_command_line_reach_the_explanation(tmp_path: Path) -> No
 
     assert done.returncode == 0, done.stderr
     assert "  gang:      mnist, at least 5 pods" in done.stdout
+
+
+JOB = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: llama, namespace: ml}
+spec:
+  pytorchReplicaSpecs:
+    Master: {template: {spec: &pod {containers: [{name: pytorch, resources: {limits: {nvidia.com/gpu: 8}}}]}}}
+    Worker: {replicas: 3, template: {spec: *pod}}
+"""
+
+
+def test_explain_renders_the_pods_of_a_whole_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    service = "---\napiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 80}]}\n"
+    assert explain(written(tmp_path, JOB + service), Configuration())
+
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith(("pod ", "  made by:", "  member:"))] == [
+        "pod ml/llama-master-0",
+        "  made by:   PyTorchJob llama, 1 pod like this",
+        "  member:    master 0 of llama, of 4 pods",
+        "pod ml/llama-worker-0",
+        "  made by:   PyTorchJob llama, 3 pods like this",
+        "  member:    worker 0 of llama, of 4 pods",
+    ]
+
+
+@pytest.mark.parametrize(("rails", "value"), [("[0000:01:00.0, 0000:02:00.0]", "auto"), ("auto", "8")])
+def test_explain_says_how_a_pod_of_eight_gpus_gets_more_rails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rails: str, value: str
+):
+    found = configuration.parse(
+        f"rails: {rails.replace('0000', chr(34) + '0000').replace('.0', '.0' + chr(34))}", "node.yaml"
+    )
+    explain(written(tmp_path, JOB), found)
+    hints = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  hint:")]
+    explain(
+        written(
+            tmp_path,
+            JOB.replace("template: {spec: &", 'template: {metadata: {annotations: {railnet.io/vf: "2"}}, spec: &'),
+        ),
+        found,
+    )
+
+    assert len(hints) == 2
+    assert hints[0].startswith(
+        "  hint:      the pod has 8 GPUs and gets 1 of a node's rails; with the annotation railnet.io/vf: "
+    )
+    assert f'railnet.io/vf: "{value}" in its pod template it gets {2 if value == "auto" else 8}' in hints[0]
+    assert capsys.readouterr().out.count("  hint:") == 1  # the worker's template says nothing
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_explain_takes_what_train_would_create(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "job.yaml").write_text(text_of(kind).replace("rails: auto", "rails: 2"))
+    dry_run.client(read(str(tmp_path / "job.yaml")), Output(Form.YAML))
+
+    assert explain(written(tmp_path, capsys.readouterr().out), Configuration())
+
+    said = capsys.readouterr().out
+    assert "pod mnist/mnist-worker-0-xxxxx\n  made by:   Job mnist-worker-0, 1 pod like this\n" in said
+    assert "  member:    worker 1 of mnist, of " in said
