@@ -22,6 +22,7 @@ from railnet.errors import Misconfigured
 from railnet.value_readers import (
     ABSOLUTE_PATH,
     BOOLEAN,
+    BYTES,
     IP_NETWORK,
     MTU,
     NAMESPACE_NAME,
@@ -35,6 +36,7 @@ from railnet.value_readers import (
     RESOURCE,
     SECONDS,
     TEXT,
+    UNLIMITED,
     Fault,
     Faults,
     Reader,
@@ -84,7 +86,7 @@ _PLUGIN_FOLDER_TEXT = re.compile(rf"/[!-9;-~]{{0,{_LONGEST_PLUGIN_FOLDER - 1}}}"
 class HostConfiguration:
     """Paths of the host's files.
 
-    `root` is the host's mount namespace. `kubelet`, its root folder, `cri`, the runtime's socket, `cni_conf`, `cni_bin` and `flannel` are
+    `root` is the host's mount namespace. `kubelet`, its root folder, `cri` and `nri`, the runtime's sockets, `cni_conf`, `cni_bin` and `flannel` are
     paths in that namespace; a `flannel` that is absent there is looked for in the daemon's own. The other paths are in the daemon's mount namespace.
     A `kubelet` of None is where the running kubelet says. `device_plugins` has the same path for every kubelet.
     `cni_conf` is the folder in which the runtime looks for CNI configurations, `cni_bin` the one in which it looks for plugins.
@@ -96,6 +98,9 @@ class HostConfiguration:
     flannel: Path = Path("/run/flannel/subnet.env")
     root: Path = Path("/proc/1/root")
     cri: Path = Path("/run/containerd/containerd.sock")
+    nri: Path = Path(
+        "/run/nri/nri.sock"
+    )  # of containerd, CRI-O and NRI itself (containerd/nri pkg/api/plugin.go, DefaultSocketPath)
     cni_conf: Path = Path(DEFAULT_CONFLIST).parent
     cni_bin: Path = Path("/opt/cni/bin")
 
@@ -163,6 +168,7 @@ class Configuration:
         timeouts: seconds that each kind of work may take.
         publish: what the API server is sent about pods, and about the node.
         admission: what the admission helper adds to training pods beside their rails.
+        memlock: bytes that a container with a rail may lock; `UNLIMITED`, or None for the container runtime's limit.
     """
 
     host: HostConfiguration = HostConfiguration()
@@ -176,6 +182,7 @@ class Configuration:
     timeouts: Timeouts = field(default_factory=Timeouts)
     publish: Publish = Publish()
     admission: Admission = Admission()
+    memlock: int | None = None
 
     @property
     def resources(self) -> frozenset[str]:
@@ -370,7 +377,7 @@ _PLUGIN_FOLDER = Scalar(
 _HOST = an_object(
     HostConfiguration,
     {
-        **dict.fromkeys(("sysfs", "devicePlugins", "flannel", "root", "cri"), ABSOLUTE_PATH),
+        **dict.fromkeys(("sysfs", "devicePlugins", "flannel", "root", "cri", "nri"), ABSOLUTE_PATH),
         "kubelet": word_or("auto", None, _FOLDER_OR_AUTO),
         "cniConf": ABSOLUTE_PATH,
         "cniBin": _PLUGIN_FOLDER,
@@ -439,6 +446,7 @@ _FIELDS: dict[str, Reader[Any]] = {
     "timeouts": _TIMEOUTS,
     "publish": _PUBLISH,
     "admission": _ADMISSION,
+    "memlock": word_or("runtime", None, word_or("unlimited", UNLIMITED, BYTES)),
 }
 _FIXED = {"apiVersion": "railnet.io/v1alpha1", "kind": "NodeConfiguration"}
 _DOCUMENT: Reader[dict[str, Any]] = an_object(dict, _FIELDS, fixed=_FIXED)

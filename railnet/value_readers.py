@@ -26,6 +26,10 @@ Reader = Callable[[Any, str], _Value]
 _ABSOLUTE_PATH = re.compile(r"/[^\0]*")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0}
+_BYTES = re.compile(r"([1-9][0-9]{0,15})(Ki|Mi|Gi|Ti)?")
+_UNITS = {None: 1, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
+UNLIMITED = (1 << 64) - 1
+"""The greatest resource limit: RLIM_INFINITY (include/uapi/asm-generic/resource.h)."""
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # RFC 1123; host-local makes a folder of a network's name
 _PKEY = re.compile(r"0x(?![08]000)[0-9a-fA-F]{4}")  # 0x8000 is 0x0000 with the bit of a full member
 _SUBDOMAIN = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")  # RFC 1123
@@ -271,6 +275,14 @@ def _seconds(value: Any) -> float:
     return seconds
 
 
+def _bytes(value: Any) -> int:
+    match = _matching(_BYTES, str(value) if type(value) is int else value)
+    number = int(match[1]) * _UNITS[match[2]]
+    if number >= UNLIMITED:
+        raise ValueError("no resource limit")
+    return number
+
+
 def _pkey(value: Any) -> int:
     text = f"0x{value:04x}" if type(value) is int else value  # YAML reads 0xffff as a number
     return int(_matching(_PKEY, text)[0], 16)
@@ -281,6 +293,7 @@ BOOLEAN = Scalar("true or false", _boolean)
 POSITIVE = Scalar("a whole number above 0", _positive)
 MTU = word_or("pf", "pf", Scalar("pf, or a whole number above 0", _positive))
 SECONDS = Scalar("a duration like 500ms, 5s or 2m, at most 60m", _seconds)
+BYTES = Scalar("runtime, unlimited, or a number of bytes such as 64Gi", _bytes)
 ABSOLUTE_PATH = Scalar("an absolute path", lambda value: Path(_matching(_ABSOLUTE_PATH, value)[0]))
 RESOURCE = Scalar("the name of an extended resource, such as rdma/ib_vf", lambda value: _matching(_RESOURCE, value)[0])
 NETWORK_NAME = Scalar(

@@ -22,7 +22,10 @@ PACKAGES = TOOL["importlinter"]["root_packages"]
 SHIPPED = TOOL["hatch"]["build"]["targets"]["wheel"]["packages"]
 # Where a program begins: the command line, the plugin executable, and a file that the daemon runs in the host's root.
 PROGRAMS = ("railnet.__main__", "cni.host.plugin", "railnet.kernel.processes.host_entry")
-GENERATED = "railnet.kubelet.api"  # protoc writes a module for each service, whether it is used or not
+GENERATED = (
+    "railnet.kubelet.api",
+    "railnet.nri.api",
+)  # protoc writes a module for each service, whether it is used or not
 
 VERSIONED = ("README.md", "docs/*.md", "daemonset/*.yaml", "charts/railnet/**/*.yaml")
 OURS = re.compile(r"\brailnet(?:-admission)?[: ](\d+\.\d+\.\d+)\b")

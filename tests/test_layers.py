@@ -40,6 +40,8 @@ PLANTED = [
     ("railnet.objects", "railnet.vf.record", OBJECTS),
     ("railnet.kernel", "railnet.kubelet", LAYERS),
     ("railnet.kubelet", "deviceplugin", LAYERS),
+    ("railnet.nri", "railnet.kubelet", LAYERS),
+    ("railnet.nri", "cni", LAYERS),
     ("deviceplugin", "railnet.dra", LAYERS),
     ("cni", "railnet.dra", LAYERS),
     ("railnet.apiserver", "railnet.kernel", LAYERS),

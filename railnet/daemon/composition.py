@@ -36,6 +36,7 @@ from railnet.daemon.conflist_keeper import ConflistKeeper
 from railnet.daemon.host_network_pod_query import pods_on_host_network
 from railnet.daemon.kubelet_folder import KubeletSearch
 from railnet.daemon.lost_rails_watch import LostRailsWatch
+from railnet.daemon.memlock_limits import MemlockLimits
 from railnet.daemon.metrics import Gauges, Metrics
 from railnet.daemon.network_status_and_events import publishing
 from railnet.daemon.node_object import NodeObject
@@ -232,7 +233,10 @@ async def _serve(  # noqa: PLR0913 - composed once
         for driver in await dra_composition.drivers(configuration, node, services, slices, changed)
     ]
     counters = RailCounters(node.table, node.sysfs, node.journal.records)
-    losses = LostRailsWatch(node.table, partial(_aged_records, node), observe)
+    losses, memlock = (
+        LostRailsWatch(node.table, partial(_aged_records, node), observe),
+        MemlockLimits(configuration, node.table, node.journal.records),
+    )
     gauges = Gauges(
         vfs=partial(_vfs, node.table, services),
         registrations=lambda: {plugin.resource: plugin.registrations for plugin in (*registrations, *drivers)},
@@ -254,7 +258,7 @@ async def _serve(  # noqa: PLR0913 - composed once
         _answer_to_query,
         node,
         gauges,
-        _ReportParts(slots, health, node_object, RoceStatus(node.table, node.sysfs), presence, losses, slices),
+        _ReportParts(slots, health, node_object, RoceStatus(node.table, node.sysfs), presence, losses, slices, memlock),
     )
     server = Server(RequestHandler(parts, observe, metrics), limits, slots, FlannelDelegates(root), answer)
     listening = asyncio.Event()
@@ -277,6 +281,7 @@ async def _serve(  # noqa: PLR0913 - composed once
             **_work(configuration, node, changed, changed_at_once),
             **node_object.work(leaving=presence.leaves),
             **slices.work(leaving=presence.leaves),
+            **memlock.work(),
             "the counters of new pods": counters.serve,
             "the watch of pods' rails": losses.serve,
             f"the socket {SOCKET}": partial(server.serve, Path(SOCKET), ready),
@@ -357,6 +362,7 @@ class _ReportParts(NamedTuple):
     presence: Presence
     losses: LostRailsWatch
     slices: NodeSlices
+    memlock: MemlockLimits
 
 
 def _aged_records(node: NodeParts) -> list[tuple[Record, float]]:
@@ -374,6 +380,7 @@ async def _answer_to_query(node: NodeParts, gauges: Gauges, parts: _ReportParts)
         "condition": parts.node_object.trouble_of_condition,
         "rewrites": parts.presence.rewrites,
         "slices": parts.slices.trouble,
+        "memlock": parts.memlock.trouble,
     }
     return encode(with_roce(told, node.table.inventory, await parts.roce.facts()))
 

@@ -202,15 +202,15 @@ OF_A_NODE = {
         "warning",
         "Containers inherit this limit. RDMA must lock the memory that it registers: beyond the limit ibv_reg_mr fails with ENOMEM, and "
         "NCCL may fall back to TCP without an error. A container of root with IPC_LOCK is not limited; another user is.",
-        "Set LimitMEMLOCK=infinity in the runtime's systemd unit (a drop-in), then restart the runtime; or set the limit for containers in "
-        "the runtime's own configuration.",
+        "Set `memlock: unlimited` in node.yaml, if the runtime has NRI: containers with a rail get that limit. Or set LimitMEMLOCK=infinity in "
+        "the runtime's systemd unit (a drop-in), then restart the runtime; or set the limit for containers in the runtime's own configuration.",
     ),
     "pod-memlock-limited": FindingKind(
         "warning",
         "The container runtime is not limited, and a process of this pod is. RDMA in this process fails as soon as it registers more "
         "memory than the limit. The pod is older than the runtime's present limit, or the runtime is configured to give containers less, "
         "or a program lowered its own limit.",
-        "Make the pod again. If the new pod has the same limit, look at the runtime's configuration for containers (`default_ulimits` of "
+        "Make the pod again. If the new pod has the same limit, set `memlock: unlimited` in node.yaml, if the runtime has NRI. Or look at the runtime's configuration for containers (`default_ulimits` of "
         "CRI-O, a base specification of containerd), and for `ulimit -l` in the pod's command.",
     ),
     "no-gpudirect": FindingKind(

@@ -62,6 +62,10 @@ def _not_in_the_cluster(told: dict[str, Any]) -> Iterator[str]:
         yield ""
         yield "Why the node's ResourceSlices are not as they should be:"
         yield f"  {told['slices']}"
+    if told.get("memlock"):
+        yield ""
+        yield "Why containers with a rail keep the runtime's limit of locked memory:"
+        yield f"  {told['memlock']}"
 
 
 def _rails(told: dict[str, Any]) -> Iterator[str]:

@@ -14,6 +14,9 @@ from cni.host.environment import Environment
 from cni.host.errors import CniError
 from cni.host.frames import FrameError
 from cni.host.lock import Lock
+from railnet.nri.created_container import CreatedContainer, ResourceLimit
+from railnet.nri.messages import BadMessage
+from railnet.nri.plugin import NriPlugin, RuntimeRefused
 from tests.cni.fake_executable import CONF, ENVIRON
 from tests.fuzz.parser import Parser
 
@@ -87,6 +90,29 @@ def from_executable(data: bytes) -> None:
     _loop(threading.get_ident()).run_until_complete(_serve(data))
 
 
+async def _created(container: CreatedContainer) -> ResourceLimit:
+    assert all(isinstance(part, str) for part in (container.pod, container.pod_uid, *container.limits))
+    assert all(isinstance(major, int) and isinstance(minor, int) for major, minor in container.devices)
+    return ResourceLimit("RLIMIT_MEMLOCK", 1 << 30)
+
+
+async def _ask(data: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    theirs.sendall(data[:_MOST_BYTES])
+    theirs.shutdown(socket.SHUT_WR)
+    reader, writer = await asyncio.open_connection(sock=ours)
+    try:
+        await NriPlugin(reader, writer, _created, lambda: None).serve()
+    finally:
+        writer.transport.abort()
+        theirs.close()
+
+
+def container_runtime(data: bytes) -> None:
+    """Judge the bytes that a plugin of NRI receives from the container runtime."""
+    _loop(threading.get_ident()).run_until_complete(_ask(data))
+
+
 _DAEMON_FUNCTIONS = (
     "_DaemonConnection.hello",
     "_DaemonConnection.serve",
@@ -102,5 +128,21 @@ PARSERS = (
         from_executable,
         (FrameError, ExecutableGone, CniError),
         {"cni.connection": _CONNECTION_FUNCTIONS},
+    ),
+    Parser(
+        "nri",
+        container_runtime,
+        (BadMessage, RuntimeRefused),
+        {
+            "railnet.nri.messages": (),
+            "railnet.nri.plugin": (
+                "NriPlugin._read",
+                "NriPlugin._frame",
+                "NriPlugin._answer",
+                "NriPlugin._body",
+                "_created",
+                "_check_registration",
+            ),
+        },
     ),
 )

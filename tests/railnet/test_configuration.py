@@ -41,7 +41,7 @@ PAGE = Path(__file__).parents[2] / "docs/configuration.md"
 EVERYTHING = """\
 apiVersion: railnet.io/v1alpha1
 kind: NodeConfiguration
-host: {sysfs: /a, kubelet: /b, devicePlugins: /f, flannel: /c/subnet.env, root: /d, cri: /e/crio.sock, cniConf: /g, cniBin: /h}
+host: {sysfs: /a, kubelet: /b, devicePlugins: /f, flannel: /c/subnet.env, root: /d, cri: /e/crio.sock, nri: /i/nri.sock, cniConf: /g, cniBin: /h}
 primary: /etc/cni/net.d/10-flannel.conflist
 rails: auto
 pools:
@@ -73,6 +73,7 @@ limits:
 timeouts: {delegate: 10s, add: 2m, daemon: 500ms, kubelet: 1.5s}
 publish: {networkStatus: false, events: false, topologyLabels: true, railsCondition: true, railsTaint: true}
 admission: {priorityClass: iteration}
+memlock: 64Gi
 """
 
 
@@ -91,6 +92,7 @@ def test_every_key_is_read() -> None:
             Path("/c/subnet.env"),
             Path("/d"),
             Path("/e/crio.sock"),
+            Path("/i/nri.sock"),
             Path("/g"),
             Path("/h"),
         ),
@@ -132,6 +134,7 @@ def test_every_key_is_read() -> None:
             network_status=False, events=False, topology_labels=True, rails_condition=True, rails_taint=True
         ),
         admission=Admission(priority_class="iteration"),
+        memlock=64 << 30,
     )
 
 
@@ -150,6 +153,7 @@ def test_defaults_are_the_documented_values() -> None:
         Path("/run/flannel/subnet.env"),
         Path("/proc/1/root"),
         Path("/run/containerd/containerd.sock"),
+        Path("/run/nri/nri.sock"),
         Path("/etc/cni/net.d"),
         Path("/opt/cni/bin"),
     )
@@ -164,6 +168,26 @@ def test_defaults_are_the_documented_values() -> None:
         network_status=True, events=True, topology_labels=False, rails_condition=False, rails_taint=False
     )
     assert default.admission == Admission(priority_class=None)
+    assert default.memlock is None
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("runtime", None), ("unlimited", (1 << 64) - 1), ("1048576", 1 << 20), ("8Mi", 8 << 20), ("'2Ti'", 2 << 40)],
+)
+def test_memlock_is_a_word_or_a_number_of_bytes(text: str, value: int | None) -> None:
+    assert parse(f"memlock: {text}", "node.yaml").memlock == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0", "-1", "64G", "1.5Gi", "64 Gi", "infinity", "true", "null", "[1]", "18446744073709551615", "17000000Ti"],
+)
+def test_memlock_that_is_no_limit_is_refused_in_words(text: str) -> None:
+    with pytest.raises(
+        Misconfigured, match=r"memlock is .*; it should be runtime, unlimited, or a number of bytes such as 64Gi"
+    ):
+        parse(f"memlock: {text}", "node.yaml")
 
 
 def test_rails_have_the_link_layers_that_the_pools_select() -> None:

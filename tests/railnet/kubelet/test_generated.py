@@ -11,8 +11,8 @@ PATTERNS = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*_pb2_grpc.pyi")
 
 
 def generated(root: Path) -> dict[str, bytes]:
-    folder = root / "railnet" / "kubelet" / "api"
-    return {file.name: file.read_bytes() for pattern in PATTERNS for file in folder.glob(pattern)}
+    folders = [root / "railnet/kubelet/api", root / "railnet/nri/api"]
+    return {file.name: file.read_bytes() for folder in folders for pattern in PATTERNS for file in folder.glob(pattern)}
 
 
 def of_chart(root: Path) -> dict[str, bytes]:

@@ -171,6 +171,13 @@ def test_table_says_why_the_slices_of_the_node_are_not_written() -> None:
     assert lines[lines.index(title) + 1] == "  ResourceSlices: HTTP 403; it is tried again"
 
 
+def test_table_says_why_containers_keep_the_runtimes_limit_of_locked_memory() -> None:
+    lines = list(rendered(told(memlock="the container runtime has no NRI at /run/nri/nri.sock")))
+
+    title = "Why containers with a rail keep the runtime's limit of locked memory:"
+    assert lines[lines.index(title) + 1] == "  the container runtime has no NRI at /run/nri/nri.sock"
+
+
 def test_table_has_what_the_condition_of_the_node_lacks() -> None:
     lines = list(rendered(told(condition="RailnetRails: HTTP 403; it is tried again")))
 
