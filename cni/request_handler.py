@@ -54,10 +54,17 @@ class RequestMetrics(Protocol):
 class RequestHandler:
     """Serves the requests of all connections; those of one sandbox one after another."""
 
-    def __init__(self, parts: Parts, observe: Observer, metrics: RequestMetrics) -> None:
-        """Report to `observe` what became of an ADD with rails, after the runtime has its answer."""
+    def __init__(
+        self,
+        parts: Parts,
+        observe: Observer,
+        metrics: RequestMetrics,
+        note_request: Callable[[CniRequest], None] = lambda _: None,
+    ) -> None:
+        """Report to `observe` what became of an ADD with rails, after the runtime has its answer, and to `note_request` each request that can be read."""
         self._parts = parts
         self._observe = observe
+        self._note_request = note_request
         self._metrics = metrics
         self._operations = Operations()
 
@@ -104,6 +111,7 @@ class RequestHandler:
         Raises:
             Unfinished: the runtime has its answer, and by now the work has ended. Exception: as the verb.
         """
+        self._note_request(request)
         verb = _VERBS.get(request.environment.command)
         if verb is None:
             raise CniError(

@@ -32,6 +32,7 @@ from railnet.configuration import Configuration
 from railnet.daemon import attachment_composition, dra_composition, provisioning, rails_condition
 from railnet.daemon.attachment_composition import NodeParts
 from railnet.daemon.background_tasks import BackgroundTasks
+from railnet.daemon.cni_folders_in_use import CniFoldersInUse
 from railnet.daemon.conflist_keeper import ConflistKeeper
 from railnet.daemon.host_network_pod_query import pods_on_host_network
 from railnet.daemon.kubelet_folder import KubeletSearch
@@ -52,7 +53,6 @@ from railnet.daemon.single_instance import alone
 from railnet.daemon.threads import Threads
 from railnet.errors import Misconfigured, NoAddress
 from railnet.health_server import Health, Pages
-from railnet.install import former_folders
 from railnet.kernel.inventory import inventory
 from railnet.kernel.netlink import rdma_netns_mode
 from railnet.kernel.sysfs.functions import Sysfs
@@ -97,7 +97,7 @@ async def run(configuration: Configuration, health_port: int, restarts: int) -> 
     health = Health()
     async with health.serving(health_port), alone(health):
         kubelet = KubeletSearch(configuration.host)
-        keeper = ConflistKeeper(configuration, partial(former_folders.leave, configuration.host), kubelet.known)
+        keeper = ConflistKeeper(configuration, kubelet.known)
         await _own(configuration, keeper, kubelet, health, restarts)
 
 
@@ -220,7 +220,7 @@ async def _serve(  # noqa: PLR0913 - composed once
         lambda: all(service.streams for service in services),
         dra_composition.pod_claims(configuration, node, kubelet),
     )
-    limits, slots = TimeLimits(configuration.timeouts.delegate, configuration.timeouts.add), DelegateSlots()
+    limits, slots, folders = _limits(configuration), DelegateSlots(), CniFoldersInUse(configuration.host)
     parts = Parts(devices, node.attachments, node.sandboxes, node.recovery, node.primary_gc, root, limits)
     node_object = NodeObject(configuration, node.table, node.sysfs, observe, node.journal.records)
     slices = NodeSlices(configuration, node.table, node.sysfs, partial(_offered, services), lambda: node_object.places)
@@ -260,7 +260,9 @@ async def _serve(  # noqa: PLR0913 - composed once
         gauges,
         _ReportParts(slots, health, node_object, RoceStatus(node.table, node.sysfs), presence, losses, slices, memlock),
     )
-    server = Server(RequestHandler(parts, observe, metrics), limits, slots, FlannelDelegates(root), answer)
+    server = Server(
+        RequestHandler(parts, observe, metrics, folders.note), limits, slots, FlannelDelegates(root), answer
+    )
     listening = asyncio.Event()
 
     async def ready() -> None:
@@ -286,6 +288,11 @@ async def _serve(  # noqa: PLR0913 - composed once
             "the watch of pods' rails": losses.serve,
             f"the socket {SOCKET}": partial(server.serve, Path(SOCKET), ready),
             "the container runtime's configuration": present,
+            **(
+                {}
+                if presence.leaves
+                else {"the former CNI folders": partial(folders.leave_former, partial(_is_active, presence))}
+            ),
         }
         async with asyncio.TaskGroup() as group:
             for title, task in work.items():
@@ -311,6 +318,14 @@ def _work(
         "the release of addresses": partial(releasing_ipam, node.recovery, looked),
         "the search for leftovers of the primary network": partial(sweeping, configuration, node.primary_gc),
     }
+
+
+def _limits(configuration: Configuration) -> TimeLimits:
+    return TimeLimits(configuration.timeouts.delegate, configuration.timeouts.add)
+
+
+def _is_active(presence: Presence) -> bool:
+    return presence.why_inactive is None and presence.trouble is None
 
 
 def _active_rails(configuration: Configuration, table: VfTable) -> dict[int, bool]:

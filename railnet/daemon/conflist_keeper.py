@@ -47,17 +47,11 @@ class ConflistKeeper:
     def __init__(
         self,
         configuration: Configuration,
-        leave_former_folders: Callable[[], bool] = lambda: True,
         kubelet: Callable[[], KubeletFolder] | None = None,
     ) -> None:
-        """Keep the conflist of the host seen at `host.root`.
-
-        Once the runtime uses it, `leave_former_folders` is called until it returns true; it may raise OSError. `kubelet` returns kubelet's
-        root folder as far as it is known.
-        """
+        """Keep the conflist of the host seen at `host.root`. `kubelet` returns kubelet's root folder as far as it is known."""
         self._configuration = configuration
         self._folder = ConflistFolder.of(configuration.host)
-        self._leave_former_folders, self._has_left = leave_former_folders, False
         self._kubelet = kubelet or KubeletSearch(configuration.host).known
         self._foreign = ForeignPlugins()
         self._rewrites = ConflistRewrites()
@@ -90,8 +84,6 @@ class ConflistKeeper:
         self._rewrites.look(conflist.signature(self._folder), now)
         unwritten, unseen = self._trouble(self._write), self._trouble(self._see)
         self.trouble = unwritten or unseen
-        if self.why_inactive is None and self.trouble is None and not self._has_left:
-            self.trouble = self._trouble(self._leave)
         self._warn_of_rewrites()
         self._say(self.trouble or self.why_inactive or "", now)
 
@@ -120,9 +112,6 @@ class ConflistKeeper:
 
     def _see(self) -> None:
         self.why_inactive = conflist.why_inactive(self._folder)
-
-    def _leave(self) -> None:
-        self._has_left = self._leave_former_folders()
 
     def _is_slow(self) -> None:
         self.trouble = (

@@ -1,8 +1,9 @@
 """Leave the CNI folders that Railnet used before its configuration named others: a runtime must find no stale file of Railnet's there."""
 
 import logging
+import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from railnet.configuration import HostConfiguration
@@ -10,6 +11,7 @@ from railnet.daemon import conflist
 from railnet.daemon.conflist import ConflistFolder
 from railnet.install import cni_folders_record, running_plugins
 from railnet.install.executable_location import ExecutableLocation
+from railnet.kernel.files import followed
 
 _log = logging.getLogger(__name__)
 _END_SECONDS = 1.0
@@ -40,15 +42,18 @@ def executable_locations(host: HostConfiguration) -> list[ExecutableLocation]:
     ]
 
 
-def leave(host: HostConfiguration) -> bool:
+def leave(host: HostConfiguration, searched: Collection[str]) -> bool:
     """Remove Railnet's files from the folders that are not configured any more; return whether none is left.
 
-    For a daemon whose configuration the runtime uses by now. The runtime looks for the executable of a DEL in its present folders, so nothing
-    needs an older one but requests that run.
+    For a daemon whose configuration the runtime uses by now. `searched` are the folders, paths on the host, in which the runtime was seen to
+    look for plugins: nothing is removed unless the configured one is among them. The runtime looks for the executable of a DEL there, too, so
+    nothing needs an older one but requests that run.
 
     Raises:
         OSError: a folder cannot be read or written.
     """
+    if not _is_searched(ExecutableLocation.of(host), searched):
+        return False
     for folder in conflist_folders(host):
         from railnet.install import conflist_removal  # noqa: PLC0415 - hardly any daemon needs it
 
@@ -61,6 +66,13 @@ def leave(host: HostConfiguration) -> bool:
         return False
     _remove(locations)
     return True
+
+
+def _is_searched(location: ExecutableLocation, searched: Collection[str]) -> bool:
+    if any(os.path.normpath(folder) == location.folder for folder in searched):
+        return True
+    reached = location.reached()
+    return any(_is_same(followed(location.root, folder), reached) for folder in searched)
 
 
 def _remove(locations: Iterable[ExecutableLocation]) -> None:

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ from tests.node.rail_and_plain_pods import serve_pods
 from tests.waiting import until
 
 _SECONDS = 60
+_LEAVE_SECONDS = 2.0  # a former folder is left a second after its requests have ended, and a look at these takes one
 
 
 @pytest.fixture(autouse=True)
@@ -118,8 +120,11 @@ def test_folders_that_are_configured_no_more_keep_nothing_and_running_pods_are_t
 
         node.install()
         node.start_daemon()
+        without_a_request = usual.ours.exists(), usual.executable.exists()
+        node.remove_pod(node.run_pod("first"))
         until(lambda: not (usual.bin / ".railnet").exists(), _SECONDS, "the end of the files in the former folders")
 
+        assert without_a_request == (True, True)
         assert (usual.ours.exists(), usual.executable.exists(), moved.ours.is_file()) == (False, False, True)
         node.remove_pod(rail)
         node.remove_pod(plain)
@@ -128,6 +133,27 @@ def test_folders_that_are_configured_no_more_keep_nothing_and_running_pods_are_t
         assert done.returncode == 0, done.stderr
         assert [path for path in files() if "railnet" in path] == []
         assert [path for path in before if "railnet" in path] != []
+
+
+def test_former_folder_of_plugins_stays_while_the_runtime_looks_in_it() -> None:
+    """The configured folder has plugins, so it looks right; but the runtime has not this one."""
+    with a_node({}) as (node, usual):
+        node.install()
+        node.start_daemon()
+        node.stop_daemon()
+        wrong = Path("/var/snap/bin")
+        shutil.copytree(usual.bin, wrong, ignore=shutil.ignore_patterns("*railnet"))
+        configure({"cri": str(SOCKET), "cniBin": str(wrong)})
+
+        node.install()
+        node.start_daemon()
+        pods = [node.run_pod("plain"), node.run_pod("train", vfs=1)]
+        time.sleep(3 * _LEAVE_SECONDS)
+        for pod in pods:
+            node.remove_pod(pod)
+        serve_pods(node)
+
+        assert (usual.executable.exists(), (wrong / "railnet").exists()) == (True, True)
 
 
 def test_uninstall_leaves_nothing_in_folders_that_were_configured_before() -> None:

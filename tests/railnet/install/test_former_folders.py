@@ -74,7 +74,7 @@ def test_files_in_the_usual_folders_go_and_those_of_the_configured_ones_stay(hos
     put(host, USUAL)
     put(host, K3S)
 
-    left = former_folders.leave(host_at(host))
+    left = former_folders.leave(host_at(host), [K3S.bin])
 
     assert left
     assert sorted(path.name for path in (host / "etc/cni/net.d").iterdir()) == ["10.conflist"]
@@ -87,7 +87,7 @@ def test_files_in_recorded_folders_go(host: Path) -> None:
     add(K3S, host)
     put(host, K3S)
 
-    former_folders.leave(host_at(host, USUAL))
+    former_folders.leave(host_at(host, USUAL), [USUAL.bin])
 
     assert [path.name for path in (host / "k3s/net.d").iterdir()] == ["10.conflist"]
     assert list((host / "k3s/bin").iterdir()) == []
@@ -97,9 +97,9 @@ def test_executable_stays_while_a_request_runs_and_goes_later(host: Path, monkey
     put(host, USUAL)
     with monkeypatch.context() as patch:
         patch.setattr(running_plugins, "await_end", lambda root, seconds: frozenset({7}))
-        first = former_folders.leave(host_at(host)), (host / "opt/cni/bin/railnet").exists()
+        first = former_folders.leave(host_at(host), [K3S.bin]), (host / "opt/cni/bin/railnet").exists()
 
-    second = former_folders.leave(host_at(host)), (host / "opt/cni/bin/railnet").exists()
+    second = former_folders.leave(host_at(host), [K3S.bin]), (host / "opt/cni/bin/railnet").exists()
 
     assert (first, second) == ((False, True), (True, False))
 
@@ -108,7 +108,7 @@ def test_executable_stays_while_a_request_runs_and_goes_later(host: Path, monkey
 def test_folder_that_is_shared_with_the_configured_ones_stays(host: Path, kind: str) -> None:
     put(host, USUAL)
 
-    former_folders.leave(host_at(host, USUAL._replace(**{kind: "/other"})))
+    former_folders.leave(host_at(host, USUAL._replace(**{kind: "/other"})), [USUAL.bin, "/other"])
 
     kept = (host / "etc/cni/net.d/00-railnet.conflist").exists(), (host / "opt/cni/bin/railnet").exists()
     assert kept == ((False, True) if kind == "conf" else (True, False))
@@ -121,7 +121,7 @@ def test_usual_folder_that_leads_to_the_configured_one_keeps_its_files(host: Pat
     (host / "etc/cni/net.d").symlink_to("/k3s/net.d")
     (host / "opt/cni/bin").symlink_to("/k3s/bin")
 
-    former_folders.leave(host_at(host))
+    former_folders.leave(host_at(host), [K3S.bin])
 
     assert (host / "k3s/net.d/00-railnet.conflist").exists()
     assert (host / "k3s/bin/railnet").exists()
@@ -130,4 +130,28 @@ def test_usual_folder_that_leads_to_the_configured_one_keeps_its_files(host: Pat
 def test_host_without_other_folders_is_left_alone(host: Path) -> None:
     put(host, K3S)
 
-    assert former_folders.leave(host_at(host))
+    assert former_folders.leave(host_at(host), [K3S.bin])
+
+
+@pytest.mark.parametrize("searched", [[], [USUAL.bin], ["/elsewhere"]], ids=repr)
+def test_nothing_goes_while_the_runtime_was_not_seen_to_look_in_the_configured_folder(
+    host: Path, searched: list[str]
+) -> None:
+    put(host, USUAL)
+    put(host, K3S)
+
+    left = former_folders.leave(host_at(host), searched)
+
+    assert not left
+    assert (host / "etc/cni/net.d/00-railnet.conflist").exists()
+    assert (host / "opt/cni/bin/railnet").exists()
+
+
+@pytest.mark.parametrize("searched", ["/k3s/bin/", "/k3s/../k3s/bin", "/link/bin"])
+def test_runtime_may_name_the_configured_folder_in_another_way(host: Path, searched: str) -> None:
+    put(host, USUAL)
+    put(host, K3S)
+    (host / "link").symlink_to("/k3s")
+
+    assert former_folders.leave(host_at(host), ["/elsewhere", searched])
+    assert not (host / "opt/cni/bin/railnet").exists()
