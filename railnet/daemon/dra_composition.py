@@ -49,7 +49,7 @@ async def drivers(
     The driver also tells kubelet the health of the devices that `slices` computes. `changed` is called after a claim got VFs, or has none any more.
     """
     cdi = CdiFiles(configuration.host.root)
-    await asyncio.to_thread(cdi.sweep, node.claims.uids)
+    await asyncio.to_thread(cdi.sweep, node.claims.uids_on_disk)
     offers = configuration.offer == "dra"
     if not offers and not node.claims.need_the_driver:
         return []

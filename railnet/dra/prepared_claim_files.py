@@ -10,6 +10,7 @@ import logging
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from cni.daemon_exhaustion import is_own_shortage
 from railnet.dra.prepared_claim import PreparedClaim, PreparedRequest, UnreadableClaim, decode, encode
 from railnet.kernel.files import read_regular, unlink, write_atomically
 from railnet.kubelet.checkpointed_responses import ContainerAllocation
@@ -27,7 +28,7 @@ class PreparedClaims:
         """Read every record. A file that is no record is put aside under another name: only Unprepare removes it.
 
         Raises:
-            OSError: the folder cannot be made or read.
+            OSError: the folder cannot be made or read, or the daemon has no descriptors or memory: that is no fault of a record.
         """
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
@@ -52,6 +53,11 @@ class PreparedClaims:
     def uids(self) -> frozenset[str]:
         """The UIDs of the claims."""
         return frozenset(self._claims)
+
+    @property
+    def uids_on_disk(self) -> frozenset[str]:
+        """The same with the claims of unreadable records: their pods may run, and a container that starts again needs its CDI file."""
+        return self.uids | {path.stem for path in self._folder.glob(f"[!.]*{_UNREADABLE}")}
 
     @property
     def users(self) -> Mapping[PciAddress, str]:
@@ -107,6 +113,8 @@ class PreparedClaims:
             if path != self._path(claim.identity.uid):
                 raise UnreadableClaim(f"it is a copy of the record of {claim.identity.uid}")
         except (UnreadableClaim, OSError) as error:
+            if isinstance(error, OSError) and is_own_shortage(error):
+                raise
             aside = path.with_suffix(_UNREADABLE)
             _log.error(
                 "the record of a prepared claim, %s, cannot be read: %s; it is kept as %s", path, error, aside.name

@@ -1,12 +1,14 @@
 """The records of prepared claims on disk."""
 
 import logging
+import os
 from contextlib import suppress
-from errno import EIO
+from errno import EIO, EMFILE, ENFILE, ENOMEM
 from pathlib import Path
 
 import pytest
 
+from railnet.dra import prepared_claim_files
 from railnet.dra.claim import ClaimIdentity
 from railnet.dra.prepared_claim_files import PreparedClaims, recorded
 from tests.railnet.dra.claims import FIRST, SECOND, THIRD, a_prepared_claim, a_request
@@ -108,6 +110,33 @@ def test_containers_of_a_claim_got_what_each_request_has(tmp_path: Path) -> None
     assert (first.ids, second.ids) == ({str(FIRST), str(SECOND)}, {str(THIRD)})
     assert (first.device_nodes, first.envs["NCCL_IB_HCA"]) == ({"/dev/infiniband/uverbs1"}, "=a")
     assert claims.allocations("zz") == ()
+
+
+def test_claim_of_an_unreadable_record_is_known_by_its_uid_until_it_is_unprepared(tmp_path: Path) -> None:
+    PreparedClaims(tmp_path).write(OTHER)
+    (tmp_path / "a1b2.json").write_text("{")
+    claims = PreparedClaims(tmp_path)
+    before = claims.uids_on_disk
+    claims.remove("a1b2")
+
+    assert (before, claims.uids_on_disk) == ({"a1b2", "c3d4"}, {"c3d4"})
+
+
+@pytest.mark.parametrize("errno", [EMFILE, ENFILE, ENOMEM])
+def test_shortage_of_the_daemon_puts_no_record_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, errno: int
+) -> None:
+    PreparedClaims(tmp_path).write(OTHER)
+
+    def refuse(path: Path, most_bytes: int) -> bytes:
+        raise OSError(errno, os.strerror(errno), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(prepared_claim_files, "read_regular", refuse)
+        with pytest.raises(OSError, match="c3d4"):
+            PreparedClaims(tmp_path)
+
+    assert PreparedClaims(tmp_path).uids == {"c3d4"}
 
 
 def test_driver_is_needed_while_a_claim_is_prepared_or_its_record_unreadable(tmp_path: Path) -> None:
