@@ -195,6 +195,11 @@ def _serving(admission: argparse.ArgumentParser) -> None:
         default="gates",
         help="what pods of gangs wait for: a PodGroup of Kubernetes, Railnet's scheduling gate, or what the API server has (gates)",
     )
+    admission.add_argument(
+        "--claims",
+        action="store_true",
+        help="count VFs that pods ask for by ResourceClaims; needs the rights that the chart gives where a node has offer: dra",
+    )
 
 
 def _in_cluster(command: argparse.ArgumentParser) -> None:
@@ -334,6 +339,7 @@ def _admission(arguments: argparse.Namespace) -> ExitStatus:
         host_ports=arguments.host_ports,
         gangs=arguments.gangs,
         gang_engine=arguments.gang_engine,
+        claims=arguments.claims,
     )
     asyncio.run(program.serve(loaded, options))
     return ExitStatus.OK

@@ -41,6 +41,9 @@ _LABEL_LENGTH = 63  # k8s.io/apimachinery/pkg/util/validation: LabelValueMaxLeng
 FreePort = Callable[[Pod], int]
 """Returns a host port for a pod that no other pod has. Raises NotReady: there is none now."""
 
+ClaimedVfs = Callable[[Pod], int]
+"""Returns how many VFs a pod asks for by ResourceClaims. Raises NotReady: that is not known now."""
+
 
 @dataclass(frozen=True, slots=True)
 class Untouched:
@@ -93,13 +96,17 @@ class Additions:
 Decision = Untouched | Additions
 
 
-def decide(pod: Pod, namespace: Namespace, policy: Policy, free_port: FreePort | None = None) -> Decision:
-    """Decide what is added to a pod. `free_port` is None if host-network mode is switched off.
+def decide(
+    pod: Pod, namespace: Namespace, policy: Policy, free_port: FreePort | None = None, claimed: ClaimedVfs | None = None
+) -> Decision:
+    """Decide what is added to a pod.
+
+    `free_port` is None if host-network mode is switched off; `claimed` is None where claims are not known: they then ask for no VF.
 
     Raises:
         Misconfigured: a label or annotation is malformed, contradicts the pod, or names an object that does not exist.
         NotPermitted: the pod's namespace may not have the VFs, use the network, or name the addresses that the pod asks for.
-        NotReady: no host port is free for the pod now.
+        NotReady: no host port is free for the pod now, or what its claims ask for is not known now.
     """
     label = switch(pod.labels, "pod")
     off = _switched_off(pod, label, namespace)
@@ -110,9 +117,9 @@ def decide(pod: Pod, namespace: Namespace, policy: Policy, free_port: FreePort |
         return Untouched("its labels match no training operator that Railnet knows")
     on_host = host_network.wanted(pod, member, switched_on=free_port is not None)
     # As a second review sees it: so both decide the same about rails.
-    decision = _rail(
-        pod._replace(host_network=pod.host_network or on_host), member, namespace, policy, labelled=label is True
-    )
+    by_claims = 0 if claimed is None or not pod.claims else claimed(pod)
+    as_reviewed = pod._replace(host_network=pod.host_network or on_host)
+    decision = _rail(as_reviewed, member, namespace, policy, by_claims, labelled=label is True)
     if not on_host or free_port is None:
         return decision
     host = host_network.decided(pod, member, free_port(pod))
@@ -122,16 +129,20 @@ def decide(pod: Pod, namespace: Namespace, policy: Policy, free_port: FreePort |
     return Additions(member, container, decision.why, labels=dict(_labels(member, pod)), host=host)
 
 
-def _rail(pod: Pod, member: RecognisedPod, namespace: Namespace, policy: Policy, *, labelled: bool) -> Decision:
-    """Decide about VFs and the environment that names net1."""
-    requested = _requested(pod, policy)
+def _rail(
+    pod: Pod, member: RecognisedPod, namespace: Namespace, policy: Policy, by_claims: int, *, labelled: bool
+) -> Decision:
+    """Decide about VFs and the environment that names net1. `by_claims` is how many VFs the pod asks for by claims."""
+    requested, requests = _requested(pod, policy), _requests_text(pod, policy, by_claims)
+    if by_claims:
+        requested = by_claims + (requested or 0)
     part, reason = _part(member, pod, requested, namespace, labelled=labelled)
     if part is Part.APART:
         return _untouched(member, reason)
     resource = _resource(pod, namespace, policy)
     if resource is None:
         return _untouched(member, "'limits' lets pods of its namespace have no VFs")
-    vfs = _vfs(pod, requested, policy) if part is Part.TRAINS else 0
+    vfs = _vfs(pod, requested, requests, policy) if part is Part.TRAINS else 0
     annotations = _annotations(member, pod, namespace) if vfs and not pod.host_network else {}
     after = {**pod.annotations, **annotations}
     if vfs and not pod.host_network:
@@ -152,7 +163,7 @@ def _rail(pod: Pod, member: RecognisedPod, namespace: Namespace, policy: Policy,
         labels=dict(_labels(member, pod)),
         annotations=annotations,
         priority_class=(policy.priority_class or "") if pod.priority_class is None else "",
-        kept=(*_kept(container, variables, unnamed, _requests_text(pod, policy)), *_kept_class(pod, policy)),
+        kept=(*_kept(container, variables, unnamed, requests), *_kept_class(pod, policy)),
         hidden=tuple(hiding(pod, container, policy.resources, net1=reachable)),
     )
 
@@ -211,11 +222,12 @@ def _requested(pod: Pod, policy: Policy) -> int | None:
     return sum(numbers) if numbers else None
 
 
-def _requests_text(pod: Pod, policy: Policy) -> str:
-    """Return the VFs that the pod's containers ask for, in words; empty if they ask for none."""
+def _requests_text(pod: Pod, policy: Policy, by_claims: int) -> str:
+    """Return the VFs that the pod asks for, in words; empty if it asks for none."""
     sums: Counter[str] = Counter()
     for resource, number in _requests(pod, policy):
         sums[resource] += number
+    sums["by ResourceClaims"] = by_claims
     return " and ".join(f"{number} {resource}" for resource, number in sums.items() if number)
 
 
@@ -269,8 +281,8 @@ def _by_default(member: RecognisedPod, container: Container) -> tuple[Part, str]
     return Part.TRAINS, f"container {container.name} asks for {gpus} GPU{'s' * (gpus > 1)}"
 
 
-def _vfs(pod: Pod, requested: int | None, policy: Policy) -> int:
-    """Return how many VFs the pod has after the review.
+def _vfs(pod: Pod, requested: int | None, requests: str, policy: Policy) -> int:
+    """Return how many VFs the pod has after the review. `requests` are those that it asks for, in words.
 
     Raises:
         Misconfigured: the annotation is malformed, or contradicts the pod's own request.
@@ -282,7 +294,7 @@ def _vfs(pod: Pod, requested: int | None, policy: Policy) -> int:
     # replicas with two configurations review one pod. So `auto` never contradicts a request.
     if text not in (None, _AUTO) and _number(text) != requested:
         raise Misconfigured(
-            f"{railnet_annotations.VF} is {text}, but the pod's containers ask for {_requests_text(pod, policy)}; remove one of them"
+            f"{railnet_annotations.VF} is {text}, but the pod's containers ask for {requests}; remove one of them"
         )
     return requested
 

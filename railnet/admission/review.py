@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from railnet.admission import explanation, patch
-from railnet.admission.decision import Additions, FreePort, decide
+from railnet.admission.decision import Additions, ClaimedVfs, FreePort, decide
 from railnet.admission.review_configuration import Namespace, Policy
 from railnet.errors import Misconfigured, NotPermitted, NotReady
 from railnet.objects.pod import parse
@@ -58,7 +58,13 @@ class UnreadableReview(ValueError):
 
 
 def review(
-    body: bytes, policy: Policy, net1: bool | None = None, free_port: FreePort | None = None, *, sticky: bool = False
+    body: bytes,
+    policy: Policy,
+    net1: bool | None = None,
+    free_port: FreePort | None = None,
+    claimed: ClaimedVfs | None = None,
+    *,
+    sticky: bool = False,
 ) -> Reviewed:
     """Answer a review of a pod.
 
@@ -68,13 +74,14 @@ def review(
         net1: the label `railnet.io/net1` of the pod's namespace. A review does not contain it. The request's path says it: the webhook
             configuration has an entry for each value, with a `namespaceSelector` and a path.
         free_port: returns a host port for a pod, and does not hold it; None if host-network mode is switched off.
+        claimed: returns how many VFs a pod asks for by claims; None where claims are not watched.
         sticky: whether the label `railnet.io/sticky` of the pod's namespace is "true"; the path says it, too.
 
     Raises:
         UnreadableReview: the body is too large, has too many values, or is not an AdmissionReview of version v1.
     """
     request = read(body)
-    answer = _answer(request, Namespace(namespace_of(request), net1, sticky), policy, free_port)
+    answer = _answer(request, Namespace(namespace_of(request), net1, sticky), policy, free_port, claimed)
     # The API server says of each review whether it is of a dry run.
     return reviewed(request, answer if request.get("dryRun", False) is False else answer._replace(host_port=0))
 
@@ -153,13 +160,19 @@ def is_new_pod(request: Mapping[str, Any]) -> bool:
     return request.get("operation") == "CREATE" and request.get("kind") == _POD and not request.get("subResource")
 
 
-def _answer(request: dict[str, Any], namespace: Namespace, policy: Policy, free_port: FreePort | None) -> ReviewAnswer:
+def _answer(
+    request: dict[str, Any],
+    namespace: Namespace,
+    policy: Policy,
+    free_port: FreePort | None,
+    claimed: ClaimedVfs | None,
+) -> ReviewAnswer:
     if not is_new_pod(request):
         return ReviewAnswer({"allowed": True}, "untouched")
     document: Any = request.get("object")
     try:
         pod = parse(document)._replace(namespace=namespace.name)
-        decision = decide(pod, namespace, policy, free_port)
+        decision = decide(pod, namespace, policy, free_port, claimed)
     except (NotPermitted, Misconfigured, NotReady) as error:
         return denied(error)
     response: dict[str, Any] = {"allowed": True}

@@ -21,6 +21,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from railnet.admission import gang_job_review, gang_review, host_network_service_review
 from railnet.admission.connections import Connections
+from railnet.admission.decision import ClaimedVfs
 from railnet.admission.gang_engine_choice import GATES, ChosenEngine
 from railnet.admission.host_port_allocator import HostPorts
 from railnet.admission.review import MAX_BYTES, Reviewed, UnreadableReview, review
@@ -84,7 +85,7 @@ class RequestRefused(Exception):
 class WebhookServer:
     """The HTTPS server; it serves from `listen` until `close`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the features of one server
         self,
         policy: Policy,
         meter: ReviewMeter,
@@ -93,14 +94,16 @@ class WebhookServer:
         *,
         gangs: bool = False,
         gang_engine: Callable[[], ChosenEngine] = lambda: GATES,
+        claimed: ClaimedVfs | None = None,
     ) -> None:
         """Review by a policy, count by a meter, and present the certificate of `shown`.
 
         `host_ports` is None if host-network mode is switched off: then there are no reviews of Services. `gangs` says whether there are
-        reviews of gangs, and `gang_engine` returns the engine for new pods.
+        reviews of gangs, and `gang_engine` returns the engine for new pods. `claimed` returns how many VFs a pod asks for by claims; None where
+        claims are not watched.
         """
         self._policy, self._meter, self._shown, self._host_ports, self._gangs = policy, meter, shown, host_ports, gangs
-        self._gang_engine = gang_engine
+        self._gang_engine, self._claimed = gang_engine, claimed
         self._leaving = False
         self._large = asyncio.Semaphore(_LARGE_PLACES)
         self._busy: set[RequestHandler] = set()  # connections with a request that is not answered yet
@@ -234,7 +237,8 @@ class WebhookServer:
             return gang_job_review.review(body)
         if ports is None or path != SERVICES:
             net1, sticky = PATHS[path]
-            reviewed = review(body, self._policy, net1, None if ports is None else ports.free_port, sticky=sticky)
+            free_port = None if ports is None else ports.free_port
+            reviewed = review(body, self._policy, net1, free_port, self._claimed, sticky=sticky)
             if ports is not None and reviewed.host_port:
                 ports.give(reviewed.host_port, reviewed.namespace)
             return reviewed

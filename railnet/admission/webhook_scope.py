@@ -100,7 +100,7 @@ def recognised_expression() -> str:
 
 
 def asks_expression() -> str:
-    """Return the CEL expression "a container asks for a device of any kind, or the pod has an annotation of Railnet, or KubeDL's mode".
+    """Return the CEL expression "a container asks for a device of any kind, also by a claim, or the pod has an annotation of Railnet, or KubeDL's mode".
 
     `decision` adds nothing to a pod without a GPU, a VF or a label. It also decides whether a device is a GPU or a VF, and whether an init
     container is a sidecar; the expression does not. Only extended resources have a slash in their names.
@@ -109,6 +109,7 @@ def asks_expression() -> str:
         f"has(container.resources.{kind}) && container.resources.{kind}.exists(name, name.contains('/'))"
         for kind in ("limits", "requests")
     )
+    asked += "\n|| has(container.resources.claims)"
     exists = f".exists(container, has(container.resources) && (\n{asked}))\n"
     key = f"key.startsWith({_quoted(railnet_annotations.PREFIX)}) || key == {_quoted(KUBEDL_MODE)}"
     annotated = f"object.metadata.annotations.exists(key, {key})"

@@ -19,6 +19,13 @@ class ContainerPort(NamedTuple):
     number: int
 
 
+class NamedClaim(NamedTuple):
+    """An entry of `spec.resourceClaims`: a ResourceClaim, or the ResourceClaimTemplate that one is made of; the other one is empty."""
+
+    claim: str
+    template: str
+
+
 class Container(NamedTuple):
     """A container of `spec.containers`, or an init container that is a sidecar; other init containers end before the pod does.
 
@@ -54,6 +61,7 @@ class Pod(NamedTuple):
         scheduler: the scheduler that it names; empty for the default one.
         gates: the names of its scheduling gates.
         node: the node that it is on, or that its author chose; empty before it has one.
+        claims: the claims that it names.
     """
 
     name: str
@@ -72,6 +80,7 @@ class Pod(NamedTuple):
     scheduler: str = ""
     gates: tuple[str, ...] = ()
     node: str = ""
+    claims: tuple[NamedClaim, ...] = ()
 
     @property
     def mirror(self) -> bool:
@@ -118,6 +127,7 @@ def parse(document: Any) -> Pod:
         scheduler=_text(spec.get("schedulerName") or "", "spec.schedulerName"),
         gates=tuple(_gates(_mappings(spec.get("schedulingGates"), "spec.schedulingGates"))),
         node=_text(spec.get("nodeName") or "", "spec.nodeName"),
+        claims=tuple(_claims(_mappings(spec.get("resourceClaims"), "spec.resourceClaims"))),
     )
 
 
@@ -130,6 +140,13 @@ def _sidecars(init: list[dict[str, Any]]) -> Iterator[Container]:
 def _gates(gates: list[dict[str, Any]]) -> Iterator[str]:
     for position, gate in enumerate(gates):
         yield _text(gate.get("name"), f"spec.schedulingGates[{position}].name")
+
+
+def _claims(claims: list[dict[str, Any]]) -> Iterator[NamedClaim]:
+    for position, entry in enumerate(claims):
+        claim, template = (entry.get(key) or "" for key in ("resourceClaimName", "resourceClaimTemplateName"))
+        path = f"spec.resourceClaims[{position}]"
+        yield NamedClaim(_text(claim, path, ".resourceClaimName"), _text(template, path, ".resourceClaimTemplateName"))
 
 
 def _is_windows(spec: dict[str, Any]) -> bool:

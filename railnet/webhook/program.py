@@ -15,7 +15,9 @@ from railnet.admission.certificates.cluster_objects import NAME, ClusterObjects
 from railnet.admission.certificates.folder import Folder
 from railnet.admission.certificates.reconcile_step import Keeper
 from railnet.admission.certificates.renewal_loop import Own, utc_now
+from railnet.admission.decision import ClaimedVfs
 from railnet.admission.gang_engine_choice import GATES, ChosenEngine, GangEngine
+from railnet.admission.review_configuration import Policy
 from railnet.admission.server import WebhookServer
 from railnet.admission.tls import Shown
 from railnet.apiserver import service_account
@@ -29,6 +31,7 @@ from railnet.webhook import watched_host_ports
 from railnet.webhook.explain_command import policy
 from railnet.webhook.gang_engine_probe import GangEngineProbe
 from railnet.webhook.metrics import AdmissionMetrics
+from railnet.webhook.watched_claims import WatchedClaims
 
 _log = logging.getLogger(__name__)
 _ENDING = (signal.SIGTERM, signal.SIGINT)
@@ -48,6 +51,7 @@ class WebhookOptions:
     host_ports: str | None = None
     gangs: bool = False
     gang_engine: str = GangEngine.GATES
+    claims: bool = False
 
 
 class Certificates(Protocol):
@@ -79,7 +83,9 @@ async def serve(configuration: Configuration, options: WebhookOptions) -> None:
     if options.host_ports is not None:
         ports = watched_host_ports.watch(options.host_ports, _api(options.account), namespace)
     engine = _gang_engine(options, namespace)
-    server = WebhookServer(policy(configuration), metrics, shown, ports, gangs=options.gangs, gang_engine=engine)
+    rules = policy(configuration)
+    claimed = _claimed(options, rules)
+    server = WebhookServer(rules, metrics, shown, ports, gangs=options.gangs, gang_engine=engine, claimed=claimed)
     health = Health(Pages(lambda: ["it is starting"], metrics.text))
     async with health.serving(options.health_port, host=None):
         await server.listen(options.port)
@@ -130,6 +136,15 @@ def _gang_engine(options: WebhookOptions, namespace: str) -> Callable[[], Chosen
     probe = GangEngineProbe(_api(options.account), namespace, wanted)
     probe.start()
     return probe.engine
+
+
+def _claimed(options: WebhookOptions, rules: Policy) -> ClaimedVfs | None:
+    """Return what returns how many VFs a pod asks for by claims; None without the option."""
+    if not options.claims:
+        return None
+    watched = WatchedClaims(_api(options.account), rules.resources)
+    watched.start()
+    return watched.vfs
 
 
 def _api(folder: Path) -> StreamingApiServer:

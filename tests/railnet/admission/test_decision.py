@@ -93,6 +93,44 @@ def a_sidecar(**asks: str) -> dict[str, Any]:
     return {"name": "s", "restartPolicy": "Always", "resources": {"limits": asks, "requests": dict(asks)}}
 
 
+OF_TEMPLATE = [{"name": "vf", "resourceClaimTemplateName": "vfs"}]
+
+
+@pytest.mark.parametrize("net1", [None, True])
+@pytest.mark.parametrize("gpus", [0, 8])
+def test_pod_that_asks_by_claims_gets_no_second_request_and_everything_else(gpus: int, *, net1: bool | None):
+    pod = parse(a_pod(gpus=gpus, resourceClaims=OF_TEMPLATE))
+    decision = decide(pod, Namespace("ml", net1), Policy(), claimed=lambda _: 2)
+
+    assert isinstance(decision, Additions)
+    assert decision.vfs == 0
+    assert decision.kept == ("kept its request for 2 by ResourceClaims",)
+    assert [variable.name for variable in decision.variables] == [variable.name for variable in VARIABLES]
+    assert decision.labels["railnet.io/rank"] == "0"
+
+
+def test_pod_whose_claims_ask_for_no_vf_is_decided_as_without_claims():
+    with_claims, without = a_pod(resourceClaims=OF_TEMPLATE), a_pod()
+
+    assert decide(parse(with_claims), Namespace("ml"), Policy(), claimed=lambda _: 0) == decided(without)
+    assert decided(with_claims) == decided(without)  # where claims are not watched
+
+
+def test_request_beside_claims_is_added_to_them():
+    pod = parse(a_pod(asks={"rdma/ib_vf": "1"}, resourceClaims=OF_TEMPLATE, annotations={"railnet.io/vf": "2"}))
+
+    with pytest.raises(Misconfigured, match="ask for 1 rdma/ib_vf and 2 by ResourceClaims"):
+        decide(pod, Namespace("ml"), Policy(), claimed=lambda _: 2)
+
+
+def test_claims_of_a_pod_that_is_of_no_job_are_not_looked_for():
+    def claimed(_: Any) -> int:
+        raise AssertionError("a plain pod must not depend on what is known of claims")
+
+    pod = parse({"metadata": {"name": "x"}, "spec": {"containers": [{"name": "x"}], "resourceClaims": OF_TEMPLATE}})
+    assert isinstance(decide(pod, Namespace("ml"), Policy(), claimed=claimed), Untouched)
+
+
 def test_vf_of_a_sidecar_counts_as_the_pods_request():
     decision = decided(a_pod(initContainers=[a_sidecar(**{"rdma/ib_vf": "1"})]))
 

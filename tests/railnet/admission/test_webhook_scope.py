@@ -281,3 +281,15 @@ def test_entries_have_the_fields_that_the_api_server_needs():
         assert 1 <= entry["timeoutSeconds"] <= 5
         (rule,) = entry["rules"]
         assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE"])
+
+
+@pytest.mark.parametrize("part", ["containers", "initContainers"])
+def test_recognised_pod_that_asks_by_a_claim_alone_is_in_scope(part: str):
+    pod = copy.deepcopy(next(one for one in GOLDENS if one.page == "jobset" and one.expected.get("patch")).pod)
+    for container in pod["spec"]["containers"]:
+        container.pop("resources", None)
+    assert calls_for(CONFIGURATION, pod, None) == []
+    asks = {"name": "asks", "image": "i", "resources": {"claims": [{"name": "vf"}]}}
+    pod["spec"][part] = [*pod["spec"].get(part, []), asks]
+
+    assert [entry["clientConfig"]["service"]["path"] for entry in calls_for(CONFIGURATION, pod, None)] == ["/pods"]
