@@ -32,6 +32,7 @@ async def add(request: CniRequest, connection: ExecutableConnection, parts: Part
     attachments.permit(pod, {resource for resource, _ in devices})
     holders = {vf: owner.pod_uid for vf in vfs if (owner := attachments.attached(vf)) is not None}
     await parts.devices.refuse_held_by_other_pods(pod, holders)
+    await _take_back_unfinished(request, connection, attachments)
     with timed("plan"):
         record = await attachments.plan(request, vfs, primary)
     try:
@@ -41,6 +42,22 @@ async def add(request: CniRequest, connection: ExecutableConnection, parts: Part
     except BaseException as error:
         await _undo(attachments, record, connection, error)
         raise
+
+
+async def _take_back_unfinished(
+    request: CniRequest, connection: ExecutableConnection, attachments: Attachments
+) -> None:
+    """Undo an ADD of this sandbox that died with its daemon: the executable, which lives, sends the same request to the next daemon.
+
+    The primary is undone already (`cni.host.without_daemon`). An ADD that is done stays: then the runtime must DEL.
+    """
+    record = attachments.record(request.environment.key)
+    if record is None or record.stage == "attached":
+        return
+    left = await attachments.detach(record, connection.netns_fd)
+    if left.ipam is not None:
+        await connection.drive(ipam_plugin.delete(left.ipam))
+    attachments.forget(left)
 
 
 async def _eth0_then_net1(

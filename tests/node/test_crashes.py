@@ -70,6 +70,24 @@ def test_daemon_killed_during_add_takes_the_rail_back_at_its_next_start(
     assert left_over(node) == []
 
 
+def test_add_goes_on_with_the_next_daemon_when_its_daemon_is_killed(
+    node: Node, port_down: None, start_add: StartAdd
+) -> None:
+    box, process = start_add(1)
+    until(lambda: "ibs5v0" not in node_links())
+
+    node.kill_daemon()
+    node.hca.set_port(FIRST, active=True)
+    node.start_daemon()
+    process.wait(60)
+    during = stage(box)
+    node.runtime.delete(box)
+    node.wait_for_answered_deletes()
+
+    assert (process.returncode, during) == (0, "attached")
+    assert left_over(node) == []
+
+
 def test_plain_pod_gets_its_network_although_the_daemon_dies_during_its_add(node: Node, start_add: StartAdd) -> None:
     go_on = Path("/run/stub-go-on")
     write_stub("stub", SLOW.replace("sleep 1", f"until [ -e {go_on} ]; do sleep 0.05; done") + ANSWER)

@@ -22,7 +22,7 @@ from cni.verbs.verb_dependencies import Parts
 from railnet.errors import Differs, NoAddress, NotPermitted, Unusable
 from railnet.kubelet.checkpointed_responses import ContainerAllocation
 from railnet.vf.pci_address import PciAddress
-from railnet.vf.record import Netns, Record, RecordedIpam, SandboxPod
+from railnet.vf.record import Netns, Record, RecordedIpam, SandboxPod, Stage
 from tests.cni.fake_executable import CONF, ENVIRON, PRIMARY
 from tests.cni.host.fake_runner import Runner
 from tests.railnet.vf.builders import FIRST, a_record, an_attachment
@@ -180,6 +180,43 @@ def test_pod_with_a_rail_gets_the_record_first_then_eth0_and_net1_then_the_recor
 
     assert run_add(sandbox, root) == BYTES
     assert sandbox.log == ["plan", "ADD flannel", "attach", "confirm", "announce"]
+
+
+@pytest.mark.parametrize("stage", ["planned", "detaching"])
+def test_add_that_died_with_its_daemon_is_taken_back_and_begun_again(root: Path, stage: Stage) -> None:
+    sandbox = Sandbox((FIRST,))
+    sandbox.journal["c0ffee@eth0"] = replace(RECORD, stage=stage)
+
+    assert run_add(sandbox, root) == BYTES
+    assert sandbox.log == ["detach", "forget", "plan", "ADD flannel", "attach", "confirm", "announce"]
+
+
+def test_addresses_of_an_add_that_died_are_given_back_before_it_is_begun_again(root: Path) -> None:
+    sandbox = Sandbox((FIRST,))
+    sandbox.journal["c0ffee@eth0"] = replace(RECORD, stage="planned", ipam=IPAM)
+
+    run_add(sandbox, root)
+
+    assert sandbox.log[:4] == ["detach", "DEL host-local net1", "forget", "plan"]
+
+
+def test_record_of_an_add_that_died_stays_when_its_rails_cannot_be_taken_back(root: Path) -> None:
+    sandbox = Sandbox((FIRST,), {"detach": OSError(5, "refused")})
+    sandbox.journal["c0ffee@eth0"] = replace(RECORD, stage="planned")
+
+    with pytest.raises(OSError, match="refused"):
+        run_add(sandbox, root)
+
+    assert sandbox.log == ["detach"]
+
+
+def test_add_that_is_done_is_not_taken_back_by_another_add(root: Path) -> None:
+    sandbox = Sandbox((FIRST,))
+    sandbox.journal["c0ffee@eth0"] = replace(RECORD, stage="attached")
+
+    run_add(sandbox, root)
+
+    assert sandbox.log[0] == "plan"  # which refuses it
 
 
 def test_nothing_is_done_when_the_primary_is_missing(root: Path) -> None:
