@@ -1,5 +1,6 @@
 """One request as the daemon has it: parsed and checked once, from what the executable sent."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cni.host import netconf
@@ -27,13 +28,17 @@ class CniRequest:
 
     @property
     def static(self) -> bool:
-        """Return whether kubelet has the pod from a file or URL of its own; False if the runtime passes no annotations.
+        """Return whether kubelet has the pod from a file or URL of its own, as `is_static`."""
+        return is_static(self.conf.annotations)
 
-        The UID of such a pod is a hash of its configuration, and not the UID of its mirror in the API server.
-        Source: kubernetes/kubernetes, pkg/kubelet/types/pod_update.go and pkg/kubelet/config/common.go.
-        """
-        source: str = self.conf.annotations.get(_CONFIG_SOURCE, "api")
-        return source != "api"
+
+def is_static(annotations: Mapping[str, str]) -> bool:
+    """Return whether kubelet has the pod with these annotations from a file or URL of its own; False if the runtime passes no annotations.
+
+    The UID of such a pod is a hash of its configuration, and not the UID of its mirror in the API server.
+    Source: kubernetes/kubernetes, pkg/kubelet/types/pod_update.go and pkg/kubelet/config/common.go.
+    """
+    return annotations.get(_CONFIG_SOURCE, "api") != "api"
 
 
 def parse(raw_environment: dict[bytes, bytes], stdin: bytes, netns_fd: int | None) -> CniRequest:

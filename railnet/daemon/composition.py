@@ -51,6 +51,7 @@ from railnet.daemon.resync_requests import ResyncRequests
 from railnet.daemon.roce_facts_for_status import RoceStatus
 from railnet.daemon.single_instance import alone
 from railnet.daemon.threads import Threads
+from railnet.daemon.unsent_network_status import send_again
 from railnet.errors import Misconfigured, NoAddress
 from railnet.health_server import Health, Pages
 from railnet.kernel.inventory import inventory
@@ -144,6 +145,7 @@ async def _own(
     async with AsyncExitStack() as stack:
         publisher = partial(_entered, stack, configuration, node)
         observe = await tasks.start("the messages to the API server", publisher)
+        await send_again(configuration.host.root, node.journal.records(), observe)
         await _serve(configuration, node, metrics, observe, kubelet, presence=presence, health=health, tasks=tasks)
 
 

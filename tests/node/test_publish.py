@@ -193,6 +193,25 @@ def test_daemon_ends_while_the_api_server_hangs(node: Node, cluster: ApiServer, 
     assert (ended, meanwhile) == (0, [])
 
 
+def test_status_that_a_killed_daemon_did_not_send_is_sent_by_the_next_one(node: Node, cluster: ApiServer) -> None:
+    cluster.interfere = lambda _: Reply(503, "etcdserver: leader changed")
+    pod = node.run_sandbox(known(cluster, "train", node, 2))
+    cluster.wait_until(lambda: cluster.received)
+    node.kill_daemon()
+    before = status(cluster, "train")
+    cluster.interfere = lambda _: None
+
+    node.start_daemon()
+    after = annotated(cluster, pod)
+    links = {name: link_of(pod.netns, name) for name in ("eth0", "net1", "net2")}
+    node.remove_pod(pod)
+
+    assert before == []
+    assert [element["interface"] for element in after] == ["eth0", "net1", "net2"]
+    assert after[0]["mac"] == links["eth0"]["address"]
+    assert after[1]["ips"] == [one["local"] for one in links["net1"]["addr_info"] if one["scope"] == "global"]
+
+
 def test_daemon_sends_waiting_reports_before_it_ends(node: Node, cluster: ApiServer) -> None:
     cluster.interfere = lambda _: Reply(429, "too many requests", {"Retry-After": "60"})
     pod = node.run_sandbox(known(cluster, "train", node, 1))
