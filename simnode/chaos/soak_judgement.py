@@ -1,7 +1,8 @@
 """The judgement of a soak, and its table. Pure: `tests/control_plane/soak` observes.
 
 A well-behaved job may not fail, lose what it was given, or wait longer than twice the longest time that a job of its kind waited alone, under
-the same faults, in the same soak.
+the same faults, in the same soak. What Kubernetes paused
+after a fault of the node had failed a pod of the job, or its sandbox, is not its wait (`job_pauses`).
 """
 
 from collections import Counter
@@ -9,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from simnode.chaos.job_pauses import Span, explained
 from simnode.placement.figures import percentile
 
 TIMES_ALONE = 2.0
@@ -25,6 +27,7 @@ class JobLife(NamedTuple):
         beside: whether hostile tenants were there.
         waited: seconds until it had all that it asks for; None if it never had.
         harm: what it lost, and how it failed.
+        pauses: when Kubernetes did nothing for it since the node had failed a pod of it, before it had all that it asks for.
     """
 
     kind: str
@@ -32,6 +35,7 @@ class JobLife(NamedTuple):
     beside: bool
     waited: float | None
     harm: tuple[str, ...] = ()
+    pauses: tuple[Span, ...] = ()
 
 
 class Part(NamedTuple):
@@ -47,6 +51,7 @@ class Soaked:
     """All that was observed.
 
     Attributes:
+        node_faults: from when until when each fault of the real node was.
         operations: how many steps of hostile tenants there were, by kind; those that the API server refused as a whole count.
         violations: what was found wrong beside the jobs: an address in a slice that no node gave, a program that ended.
     """
@@ -55,13 +60,14 @@ class Soaked:
     lives: list[JobLife] = field(default_factory=list)
     operations: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
+    node_faults: list[Span] = field(default_factory=list)
     parts: dict[str, Part] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)
 
 
 def judged(soaked: Soaked) -> list[str]:
     """Return all that is wrong, in words."""
-    return [*soaked.violations, *_harmed(soaked.lives), *_late(soaked.lives), *_large(soaked.parts)]
+    return [*soaked.violations, *_harmed(soaked.lives), *_late(soaked), *_large(soaked.parts)]
 
 
 def waits(lives: Iterable[JobLife], kind: str, *, beside: bool) -> list[float]:
@@ -69,9 +75,21 @@ def waits(lives: Iterable[JobLife], kind: str, *, beside: bool) -> list[float]:
     return [life.waited for life in lives if (life.kind, life.beside) == (kind, beside) and life.waited is not None]
 
 
-def limit(lives: Iterable[JobLife], kind: str) -> float:
-    """Return how long a job of a kind may wait beside hostile tenants."""
-    return max(FLOOR_SECONDS, TIMES_ALONE * max(waits(lives, kind, beside=False), default=0.0))
+def limit(soaked: Soaked, kind: str) -> float:
+    """Return how long a job of a kind may wait beside hostile tenants, without what Kubernetes paused."""
+    return max(FLOOR_SECONDS, TIMES_ALONE * max(_own_waits(soaked, kind, beside=False), default=0.0))
+
+
+def paused(soaked: Soaked, kind: str) -> list[float]:
+    """Return the seconds of each job of a kind in which Kubernetes paused after a fault of the node."""
+    seconds = (explained(life.pauses, soaked.node_faults) for life in soaked.lives if life.kind == kind)
+    return [one for one in seconds if one]
+
+
+def _own_waits(soaked: Soaked, kind: str, *, beside: bool) -> Iterator[float]:
+    for life in soaked.lives:
+        if (life.kind, life.beside) == (kind, beside) and life.waited is not None:
+            yield life.waited - explained(life.pauses, soaked.node_faults)
 
 
 def _harmed(lives: Iterable[JobLife]) -> Iterator[str]:
@@ -81,14 +99,15 @@ def _harmed(lives: Iterable[JobLife]) -> Iterator[str]:
         yield from (f"{life.kind} job {life.name}: {harm}" for harm in life.harm)
 
 
-def _late(lives: Sequence[JobLife]) -> Iterator[str]:
-    for kind in _kinds(lives):
-        most = limit(lives, kind)
-        for life in lives:
-            if life.kind == kind and life.beside and life.waited is not None and life.waited > most:
-                yield f"{kind} job {life.name} waited {life.waited:.1f} s; permitted are {most:.1f} s"
+def _late(soaked: Soaked) -> Iterator[str]:
+    for kind in _kinds(soaked.lives):
+        most = limit(soaked, kind)
+        for life in soaked.lives:
+            permitted = most + explained(life.pauses, soaked.node_faults)
+            if life.kind == kind and life.beside and life.waited is not None and life.waited > permitted:
+                yield f"{kind} job {life.name} waited {life.waited:.1f} s; permitted are {permitted:.1f} s"
         for beside, when in ((False, "alone"), (True, "beside hostile tenants")):
-            if not waits(lives, kind, beside=beside):
+            if not waits(soaked.lives, kind, beside=beside):
                 yield f"no {kind} job ended its wait {when}: the soak is too short, or all of them hang"
 
 
@@ -113,7 +132,8 @@ def summary(soaked: Soaked) -> dict[str, Any]:
             kind: {
                 "alone": _percentiles(waits(lives, kind, beside=False)),
                 "beside": _percentiles(waits(lives, kind, beside=True)),
-                "limit": round(limit(lives, kind), 1),
+                "limit": round(limit(soaked, kind), 1),
+                "paused": _percentiles(paused(soaked, kind)),
             }
             for kind in _kinds(lives)
         },
@@ -141,6 +161,9 @@ def rendered(figures: Mapping[str, Any]) -> Iterator[str]:
             of = figure[when]
             cells = "".join(f"{of.get(key, ''):>{width}}" for key, width in (("p50", 8), ("p99", 8), ("longest", 9)))
             yield f"  {kind + ', ' + when:<24}{of['count']:>6}{cells}{figure['limit'] if when == 'beside' else '':>11}"
+    for kind, figure in figures["jobs"].items():
+        if (of := figure["paused"])["count"]:
+            yield f"  {kind}: a fault of the node failed pods of {of['count']} jobs, for which Kubernetes then paused for {of['longest']} s at most"
     yield f"{'programs':<26}{'MiB at most':>14}{'permitted':>11}{'s of a processor':>18}"
     for name, part in figures["parts"].items():
         yield f"  {name:<24}{part['peak_mib']:>14}{part['limit_mib'] or '':>11}{part['seconds']:>18.1f}"

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from itertools import count
 
 from simnode.chaos import webhook_flood
+from simnode.chaos.job_pauses import Span
 from simnode.chaos.soak_judgement import Part, Soaked
 from simnode.chaos.soak_schedule import NODE_FAULTS, Fault, NodeFault, trouble
 from tests.cluster.process import Program
@@ -59,12 +60,14 @@ class Faults:
     def _have_on_node(self, kind: NodeFault) -> None:
         """Have a fault of the real node, and look meanwhile: a restart takes seconds."""
         assert self._node is not None
+        began = time.time()
         with ThreadPoolExecutor(1) as thread:
             fault = thread.submit(self._node.have, kind)
             while not fault.done():
                 self._look()
                 time.sleep(_TICK_SECONDS)
             fault.result()
+        self._soaked.node_faults.append(Span(began, time.time()))
 
     def _have(self, kind: Fault, seconds: float, ended: threading.Event) -> None:
         with ExitStack() as undone:

@@ -11,6 +11,7 @@ from typing import Any
 from railnet.jobs.railnet_labels import HOST_PORT, NET1
 from railnet.objects.network_status import ANNOTATION
 from railnet.vf.permitted_networks import ADDRESS_ANNOTATION, STICKY_ANNOTATION
+from simnode.chaos.job_pauses import Span
 from simnode.chaos.soak_judgement import JobLife
 from tests.control_plane.api import Api, JsonObject
 from tests.control_plane.gang_cluster import required
@@ -66,14 +67,18 @@ class Tenant:
     def disturb(self, name: str) -> None:
         """Do what a job has to bear."""
 
+    def pauses(self, name: str) -> tuple[Span, ...]:
+        """Return when Kubernetes did nothing for a job so far, since the node had failed a pod of it: kwok's nodes fail none."""
+        return ()
+
     def _live(self, name: str, beside: bool) -> JobLife:
         began = time.monotonic()
         self._create(name)
         first = self._wait(name)
-        waited = time.monotonic() - began
+        waited, pauses = time.monotonic() - began, self.pauses(name)
         harm = tuple(dict.fromkeys(self._harm(name, first))) if first else tuple(self._state(name))
         self._remove(name)
-        return JobLife(self.kind, name, beside, waited if first else None, harm)
+        return JobLife(self.kind, name, beside, waited if first else None, harm, pauses)
 
     def _create(self, name: str) -> None:
         """Create the job, as often as it takes: an operator tries again, too."""

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from simnode.chaos.job_pauses import Span, pauses
 from tests.cluster.kubelet import APART
 from tests.cluster.manifests import LABEL
 from tests.cluster.pods import spec
@@ -12,6 +13,7 @@ from tests.control_plane.host_ports import a_pod
 from tests.control_plane.server import ApiServer
 from tests.control_plane.soak_jobs import GangTenant, Held, NamesTenant, PortsTenant, StickyTenant, Tenant, runs
 from tests.control_plane.soak_node import net1_addresses
+from tests.control_plane.soak_node_pauses import seen
 
 NAMESPACES = ("good-node-gang", "good-node-names", "good-node-sticky", "good-node-ports")
 ON_NODE: JsonObject = {
@@ -39,7 +41,15 @@ def _templated(job: JsonObject) -> JsonObject:
     return {**job, "spec": {**job["spec"], "template": {**template, "spec": on_node(template["spec"], 1)}}}
 
 
-class NodeGangTenant(GangTenant):
+class _NodeTenant(Tenant):
+    """Has jobs whose pods a fault of the real node may fail."""
+
+    def pauses(self, name: str) -> tuple[Span, ...]:
+        """Return when Kubernetes did nothing for a job so far, since the node had failed a pod of it."""
+        return pauses(seen(self.pods(name), self._api.items(f"/api/v1/namespaces/{self.namespace}/events")))
+
+
+class NodeGangTenant(_NodeTenant, GangTenant):
     """Has gangs on the real node; what a pod of a gang has is its address."""
 
     kind, members, life_seconds = "node-gang", _MEMBERS, _LIFE_SECONDS
@@ -54,7 +64,7 @@ class NodeGangTenant(GangTenant):
         return _whole(net1_addresses(self.namespace, super().held(name)), self.members)
 
 
-class NodeNamesTenant(NamesTenant):
+class NodeNamesTenant(_NodeTenant, NamesTenant):
     """Has Jobs on the real node whose pods have names; each leads to the address that the kernel shows."""
 
     kind, members, life_seconds = "node-names", _MEMBERS, _LIFE_SECONDS
@@ -70,7 +80,7 @@ class NodeNamesTenant(NamesTenant):
         return _whole({pod: address for pod, address in addresses.items() if names.get(pod) == address}, self.members)
 
 
-class NodeStickyTenant(StickyTenant):
+class NodeStickyTenant(_NodeTenant, StickyTenant):
     """Has StatefulSets on the real node; one of the pods is deleted, and its next one has the same address."""
 
     kind, members, life_seconds = "node-sticky", _MEMBERS, _LIFE_SECONDS
@@ -91,7 +101,7 @@ class NodeStickyTenant(StickyTenant):
         self._api.delete(f"{self._pods}/{name}-1")
 
 
-class NodePortsTenant(PortsTenant):
+class NodePortsTenant(_NodeTenant, PortsTenant):
     """Has pods in host-network mode on the real node."""
 
     kind, members, life_seconds = "node-ports", _MEMBERS, _LIFE_SECONDS

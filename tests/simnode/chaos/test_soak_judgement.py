@@ -2,6 +2,7 @@
 
 import pytest
 
+from simnode.chaos.job_pauses import Span
 from simnode.chaos.soak_judgement import JobLife, Part, Soaked, judged, limit, rendered, summary
 
 GOOD = [JobLife("gang", "a", beside=False, waited=15.0), JobLife("gang", "b", beside=True, waited=29.0)]
@@ -29,7 +30,43 @@ def test_kind_of_which_no_job_was_alone_is_not_judged_silently() -> None:
 
 
 def test_short_waits_alone_permit_the_time_that_a_fault_takes() -> None:
-    assert limit([JobLife("gang", "a", beside=False, waited=0.5)], "gang") == 20.0
+    assert limit(Soaked(1, [JobLife("gang", "a", beside=False, waited=0.5)]), "gang") == 20.0
+
+
+FAULT = Span(1000.0, 1004.0)
+PAUSED = JobLife("gang", "c", beside=True, waited=49.0, pauses=(Span(1003.0, 1023.0),))
+
+
+def test_job_may_wait_for_kubernetes_after_a_fault_of_the_node() -> None:
+    assert judged(Soaked(1, [*GOOD, PAUSED], node_faults=[FAULT])) == []
+
+
+@pytest.mark.parametrize(
+    ("life", "faults", "permitted"),
+    [
+        (PAUSED, [], "30.0"),
+        (PAUSED, [Span(900.0, 904.0)], "30.0"),
+        (PAUSED._replace(pauses=()), [FAULT], "30.0"),
+        (PAUSED._replace(waited=50.5), [FAULT], "50.0"),
+    ],
+    ids=["no fault", "another fault", "no pod failed", "longer than the pause"],
+)
+def test_job_may_not_wait_without_such_a_cause(life: JobLife, faults: list[Span], permitted: str) -> None:
+    words = f"gang job c waited {life.waited:.1f} s; permitted are {permitted} s"
+
+    assert judged(Soaked(1, [*GOOD, life], node_faults=faults)) == [words]
+
+
+def test_pause_of_a_job_alone_permits_the_others_nothing() -> None:
+    alone = JobLife("gang", "p", beside=False, waited=35.0, pauses=(Span(1003.0, 1023.0),))
+
+    assert limit(Soaked(1, [alone, *GOOD], node_faults=[FAULT]), "gang") == 30.0
+
+
+def test_job_that_never_had_what_it_asks_for_is_harmed_whatever_paused() -> None:
+    never = PAUSED._replace(waited=None)
+
+    assert judged(Soaked(1, [*GOOD, never], node_faults=[FAULT])) == ["gang job c never had what it asks for"]
 
 
 def test_program_that_does_not_fit_into_its_container_is_found() -> None:
