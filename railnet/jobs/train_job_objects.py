@@ -136,6 +136,8 @@ def _pod_spec(task: Task, peers: Peers, restarts: str) -> JsonObject:
     job = task.job
     volumes = [volume for volume, _ in _volumes(job)]
     optional: JsonObject = {
+        # torchrun before 2.0 gives the others rank 0's host name, and no PET_LOCAL_ADDR: the name of its Service is found by the namespace's DNS.
+        "hostname": task.name if job.kind == Kind.PYTORCH else None,
         "imagePullSecrets": [{"name": name} for name in job.image_pull_secrets],
         "priorityClassName": job.priority,
         "nodeSelector": dict(job.node_selector),

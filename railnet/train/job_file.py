@@ -17,7 +17,7 @@ from railnet.value_readers import BOOLEAN, NETWORK_NAME, RESOURCE, TEXT, Reader,
 
 _MOST_TASKS = 10_000
 _UPPER_CASE = re.compile("[A-Z]")
-_MOST_SHOWN = 20  # mistakes of one file
+_MOST_SHOWN, _LONGEST_SHOWN = 10, 360  # mistakes of one file, and characters of each where there are several
 
 _REQUIRED: dict[str, Scalar[Any]] = {
     "name": values.JOB_NAME,
@@ -152,7 +152,9 @@ def _located(text: str, source: str, messages: list[str]) -> str:
     if len(located) == 1:
         ((line, message),) = located
         return f"{source}{f', line {line}' if line else ''}: {message}"
-    lines = [f"  {f'line {line}: ' if line else ''}{message}" for line, message in located[:_MOST_SHOWN]]
+    lines = [
+        f"  {f'line {line}: ' if line else ''}{message:.{_LONGEST_SHOWN}}" for line, message in located[:_MOST_SHOWN]
+    ]
     more = [f"  and {len(located) - _MOST_SHOWN} more"] if len(located) > _MOST_SHOWN else []
     return "\n".join((f"{source} has {len(located)} mistakes", *lines, *more))
 

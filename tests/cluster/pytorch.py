@@ -27,3 +27,49 @@ said.append(pathlib.Path("/proc/net/dev").read_text())
 pathlib.Path("/dev/termination-log").write_text("".join(said))
 """
 WORK = Work(["/usr/bin/python3.11", "-c", _PROGRAM], NAME)
+
+SIDE = 1 << 18
+"""How many numbers of four bytes each step of the checkpointed program adds up over all ranks."""
+
+# Ranks that add up a tensor again and again, and write each step to a checkpoint of their own. After a restart all go on after the oldest
+# of their checkpoints. At the end each says what its interfaces have counted.
+_CHECKPOINTED = f"""\
+import pathlib
+import sys
+import time
+import torch
+from torch import distributed
+
+folder, hold = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+distributed.init_process_group("gloo")
+rank, size = distributed.get_rank(), distributed.get_world_size()
+checkpoint = folder / f"rank-{{rank}}"
+step = torch.tensor([int(checkpoint.read_text()) if checkpoint.exists() else 0])
+distributed.all_reduce(step, distributed.ReduceOp.MIN)
+step = int(step)
+print("resumed" if step else "started", "at step", step, "as rank", rank, "of", size, flush=True)
+while True:
+    tensor = torch.ones({SIDE})
+    distributed.all_reduce(tensor)
+    assert bool((tensor == size).all()), tensor
+    step += 1
+    checkpoint.with_suffix(".new").write_text(str(step))
+    checkpoint.with_suffix(".new").replace(checkpoint)
+    # All look at `hold` at another moment, and an all-reduce needs all: the ranks agree on whether there is another step.
+    more = torch.tensor([int(hold.exists() or step < 20)])
+    distributed.all_reduce(more)
+    if not int(more):
+        break
+    time.sleep(0.2)
+for line in pathlib.Path("/proc/net/dev").read_text().splitlines():
+    name, _, counted = line.strip().partition(":")
+    if counted:
+        print("carried", name, counted.split()[0], counted.split()[8], flush=True)
+print("complete at step", step, flush=True)
+"""
+
+
+def checkpointed(folder: str, hold: str) -> list[str]:
+    """Return the command of a worker: torchrun, which takes all else from its variables, and the program. It goes on while `hold` exists."""
+    python = "/usr/bin/python3.11"
+    return [python, "-m", "torch.distributed.run", "--no-python", python, "-c", _CHECKPOINTED, folder, hold]

@@ -2,13 +2,29 @@
 
 from pathlib import Path
 
-from tests.fuzz import admission_parsers, cni_parsers, controller_parsers, kernel_parsers, node_parsers, socket_parsers
+from tests.fuzz import (
+    admission_parsers,
+    cni_parsers,
+    controller_parsers,
+    kernel_parsers,
+    node_parsers,
+    socket_parsers,
+    train_parsers,
+)
 from tests.fuzz.parser import Parser
 
 CORPUS = Path(__file__).parent / "corpus"
 PARSERS: dict[str, Parser] = {
     parser.name: parser
-    for module in (admission_parsers, cni_parsers, socket_parsers, kernel_parsers, node_parsers, controller_parsers)
+    for module in (
+        admission_parsers,
+        cni_parsers,
+        socket_parsers,
+        kernel_parsers,
+        node_parsers,
+        controller_parsers,
+        train_parsers,
+    )
     for parser in module.PARSERS
 }
 

@@ -42,6 +42,10 @@ def test_each_worker_is_a_job_of_one_pod_that_gets_the_command_and_nothing_more(
     assert container["ports"] == [{"name": "torch", "containerPort": 29500}]
 
 
+def test_worker_has_the_host_name_of_its_service_for_versions_of_torchrun_without_an_address() -> None:
+    assert [pod_spec("", index)["hostname"] for index in range(4)] == [f"resnet-worker-{index}" for index in range(4)]
+
+
 def test_torchrun_gets_its_options_as_variables() -> None:
     found = env("gpus: 8\n", 2)
 

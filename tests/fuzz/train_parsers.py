@@ -1,0 +1,66 @@
+"""Parsers of what users write about their jobs: the file of `railnet train`, and manifests of jobs of any operator."""
+
+import copy
+import json
+
+from railnet.errors import Misconfigured
+from railnet.jobs.job_pods import makes_pods, pods_of
+from railnet.jobs.train_job_objects import objects
+from railnet.objects import pod
+from railnet.train.job_file import job_of
+from tests.fuzz.parser import Parser
+
+_MOST_TASKS = 20  # whose objects are looked at: a file may ask for thousands
+
+
+def job_file(data: bytes) -> None:
+    """Judge a job's file: each of its pods is one, and a file that is read twice is the same job."""
+    text = data.decode(errors="replace")
+    job = job_of(text, "job.yaml")
+    if job.workers + job.ps > _MOST_TASKS:
+        return
+    made = list(objects(job))
+    json.dumps(made)
+    pods = [one["spec"]["template"] for one in made if "template" in one["spec"]]
+    assert len(pods) == job.workers + job.ps
+    for one in pods:
+        assert pod.parse({**one, "kind": "Pod"}).containers
+    assert job_of(text, "job.yaml") == job
+
+
+def job_manifest(data: bytes) -> None:
+    """Judge a manifest: what is rendered of it is a pod or has a named mistake, and the manifest stays as it is."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        return  # `explain` says so itself
+    if not isinstance(document, dict) or not makes_pods(document):
+        return
+    before = copy.deepcopy(document)
+    for rendered in pods_of(document, [document]):
+        assert rendered.pod["kind"] == "Pod"
+        assert pod.parse(rendered.pod).containers
+        assert rendered.replicas is None or rendered.replicas >= 0
+    assert document == before
+
+
+PARSERS = (
+    Parser(
+        "train-job-file",
+        job_file,
+        (Misconfigured,),
+        {
+            "railnet.train.job_file": ("job_of", "_read", "_wrong_keys", "_located"),
+            "railnet.train.job_lines": (),
+            "railnet.train.job_values": (),
+        },
+        largest=1 << 14,
+    ),
+    Parser(
+        "job-manifest",
+        job_manifest,
+        (Misconfigured,),
+        {"railnet.jobs.job_pods": (), "railnet.jobs.operator_job_pods": (), "railnet.jobs.pod_of_template": ()},
+        largest=1 << 14,
+    ),
+)
