@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from railnet import VERSION, daemon_process
+from railnet.bundle import arguments as bundle
 from railnet.cli.arguments import add_command, add_output, output_of, rails_of
 from railnet.cli.closed_pipe import ended_by_a_closed_pipe
 from railnet.cli.completion import SHELLS, complete, script
@@ -112,6 +113,12 @@ def _parser(name: str = RAILNET) -> argparse.ArgumentParser:
             commands,
             "doctor",
             "say what is wrong with this node or the cluster, or why a pod waits, what it means and what to do",
+        ),
+        DEFAULT_PATH,
+    )
+    bundle.add(
+        add_command(
+            commands, "bundle", "write one archive for a bug report, without secrets: of this node, or of a cluster's"
         ),
         DEFAULT_PATH,
     )
@@ -277,6 +284,8 @@ def _status(arguments: argparse.Namespace) -> ExitStatus:
 
 
 def _doctor(arguments: argparse.Namespace) -> ExitStatus:
+    if arguments.bundle is not None:
+        return _doctor_of_bundle(arguments)
     if arguments.pod is not None or arguments.cluster:
         return _doctor_by_api(arguments)
     from cni.host.daemon import SOCKET  # noqa: PLC0415 - see _RUN
@@ -290,6 +299,14 @@ def _doctor(arguments: argparse.Namespace) -> ExitStatus:
     except OSError as error:
         fail(error, ExitStatus.UNKNOWN)
     return ExitStatus.of(well=doctor_command.report(checks.findings(facts), output_of(arguments)))
+
+
+def _doctor_of_bundle(arguments: argparse.Namespace) -> ExitStatus:
+    from railnet.bundle import archive, offline  # noqa: PLC0415 - see _RUN
+    from railnet.doctor import doctor_command  # noqa: PLC0415 - see _RUN
+
+    findings = offline.findings(archive.read(arguments.bundle))
+    return ExitStatus.of(well=doctor_command.report(findings, output_of(arguments)))
 
 
 def _doctor_by_api(arguments: argparse.Namespace) -> ExitStatus:
@@ -382,6 +399,7 @@ _RUN = {
     "controllers": _controllers,
     "status": _status,
     "doctor": _doctor,
+    "bundle": bundle.run,
     "config": config_check.run,
     "train": train.run,
     "validate": validate.run,

@@ -13,6 +13,9 @@ def add(doctor: argparse.ArgumentParser, configuration: Path) -> None:
     what = doctor.add_mutually_exclusive_group()
     what.add_argument("--pod", metavar="NAME", help="look at this pod by a kubeconfig, and not at this node")
     what.add_argument("--cluster", action="store_true", help="look at all nodes and pods by a kubeconfig")
+    what.add_argument(
+        "--bundle", type=Path, metavar="FILE", help="show what was found when `railnet bundle` wrote this file"
+    )
     add_namespace(doctor, "the pod's namespace (default)", default="default")
     add_rails(doctor)
     add_connection(doctor)

@@ -477,4 +477,11 @@ OF_A_CLUSTER = {
         "chart was switched off while the node had the taint, remove it by hand: `kubectl taint node NODE railnet.io/rails-not-active-`.",
     ),
 }
-KINDS = {**OF_A_NODE, **OF_A_POD, **OF_A_CLUSTER}
+OF_A_BUNDLE = {
+    "not-in-the-bundle": FindingKind(
+        "warning",
+        "`railnet bundle` could not take this, or its bounds left it out. Nothing is known of it.",
+        "As the message says; then make the bundle again.",
+    ),
+}
+KINDS = {**OF_A_NODE, **OF_A_POD, **OF_A_CLUSTER, **OF_A_BUNDLE}

@@ -1,10 +1,12 @@
 """Parsers of data from kubelet, the API server, the administrator's files, and Railnet's own files."""
 
 import base64
+import gzip
 import hashlib
 import http.client
 import io
 import json
+import tarfile
 import zlib
 from collections.abc import Iterable
 from contextlib import suppress
@@ -28,6 +30,7 @@ from railnet.apiserver.client import Absent, ApiServer, RequestFailed
 from railnet.apiserver.node_transport import NodeTransport
 from railnet.apiserver.request import ApiObject, get, merge_patch
 from railnet.apiserver.service_account import ServiceAccount
+from railnet.bundle import archive, offline
 from railnet.config_check import node_comparison
 from railnet.config_check.chart_values import OWN_VALUES
 from railnet.config_check.checked_file import ThisNode, check
@@ -266,6 +269,25 @@ def configuration_check(data: bytes) -> None:
         assert any(remark.level == "error" for remark in remarks)
     else:
         assert all(remark.level != "error" for remark in remarks)
+
+
+def bundle(data: bytes) -> None:
+    """Judge a bundle that somebody has sent: the tar inside of its gzip."""
+    files = archive.unpacked(io.BytesIO(gzip.compress(data, 1)))
+    assert all(name == archive.safe(name) and not {"..", "."} & set(name.split("/")) for name in files)
+    for finding in offline.findings(archive.bundle_of(files)):
+        assert finding.kind and len(finding.seen) <= LONGEST_MESSAGE
+
+
+def _tar_sums(data: bytes) -> bytes:
+    """Correct the checksum of each block that may be a header of tar (POSIX pax, ustar header block)."""
+    blocks = [data[at : at + 512] for at in range(0, len(data), 512)]
+    return b"".join(_with_sum(block) if block[257:262] == b"ustar" else block for block in blocks)
+
+
+def _with_sum(block: bytes) -> bytes:
+    total = sum(block[:148]) + 8 * ord(" ") + sum(block[156:])
+    return block[:148] + b"%06o\0 " % total + block[156:]
 
 
 class _File:
@@ -526,6 +548,14 @@ PARSERS = (
             "cni.libcni_cache": (),
             "cni.host.flannel_state_backup": ("_folder", "container_of", "second_name"),
         },
+    ),
+    Parser(
+        "bundle",
+        bundle,
+        (ValueError, LookupError, TypeError, RecursionError, EOFError, OSError, zlib.error, tarfile.TarError),
+        {"railnet.bundle.archive": ("unpacked", "bundle_of"), "railnet.bundle.offline": ()},
+        mend=_tar_sums,
+        largest=100_000,
     ),
     Parser(
         "configuration-check",

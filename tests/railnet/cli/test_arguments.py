@@ -25,6 +25,7 @@ HEEDED = {
     "railnet status": PRINTS,
     "railnet doctor": CLUSTER | PRINTS | {"--namespace"},
     "railnet validate": CLUSTER | PRINTS | {"--namespace"},
+    "railnet bundle": CLUSTER,
     "railnet config check": PRINTS,
     "railnet train up": CLUSTER | {"--output"},
     "railnet train down": CLUSTER | {"--namespace"},

@@ -49,6 +49,8 @@ def test_script_completes_the_program_and_the_plugin_of_kubectl(shell: str) -> N
         ("kubectl-railnet train ls -o ", {"json", "yaml", "wide"}),
         ("railnet doctor --kubec", {"--kubeconfig"}),
         ("railnet config ", {"check"}),
+        ("railnet bundle --", {"--node", "--all", "--selector", "--kubeconfig"}),
+        ("railnet doctor --b", {"--bundle"}),
         ("railnet config check --on", {"--on-node"}),
         ("railnet node --be", set()),
     ],
