@@ -59,7 +59,7 @@ def test_container_with_a_rail_has_the_limit_and_no_other_container(limited: Clu
     limited.wait_until_ready("train", "privileged")
 
     assert usual != (_LIMITED, _LIMITED)
-    assert limited.execute("train", "id", "-u").strip() == "1000"
+    assert "\nUid:\t1000\t1000\t1000\t1000\n" in limited.execute("train", "cat", "/proc/1/status")
     assert locked(limited, "train") == (_LIMITED, _LIMITED)
     assert locked(limited, "train", "beside") == usual
     assert locked(limited, "privileged") == usual

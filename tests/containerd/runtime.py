@@ -1,8 +1,10 @@
 """containerd 2 with runc, used as kubelet uses it: by CRI v1 on its socket."""
 
 import json
+import resource
 import subprocess
-from collections.abc import Iterable, Mapping
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,12 @@ import grpc
 
 from simnode.kubernetes.kubelet import PodIdentity
 from tests.cluster import busybox
-from tests.cluster.process import Program, wait_until
+from tests.cluster.process import Program, until_found, wait_until
 
 _RUN = Path("/run/containerd-2")
 SOCKET = _RUN / "containerd.sock"
 _START_SECONDS = 120.0
+_EXITED = 2  # ContainerState.CONTAINER_EXITED
 _CALL_SECONDS = 240.0  # as kubelet gives RunPodSandbox
 # restrict_oom_score_adj: without it and without CAP_SYS_RESOURCE, runc fails because it may not lower the score.
 _TOML = f"""\
@@ -81,6 +84,11 @@ class Containerd:
         self._cni = _CNI_TOML.format(*folders) if folders is not None else ""
         self.restart()
 
+    def limit_locked_memory(self, size: int) -> None:
+        """Lower the limit of the runtime's process, which its containers inherit, for as long as the process lives."""
+        assert self._program.process is not None
+        resource.prlimit(self._program.process.pid, resource.RLIMIT_MEMLOCK, (size, size))
+
     def load_image(self) -> None:
         """Import the image of the sandboxes' pause container."""
         busybox.write(_RUN / "busybox.tar")
@@ -121,6 +129,41 @@ class Containerd:
         request = _messages.PodSandboxRequest(pod_sandbox_id=sandbox.container_id)
         self._cri.StopPodSandbox(request, timeout=_CALL_SECONDS)
         self._cri.RemovePodSandbox(request, timeout=_CALL_SECONDS)
+
+    def exit_code(
+        self, sandbox: Sandbox, command: Sequence[str], devices: Iterable[str], user: int, mounts: Iterable[str]
+    ) -> int:
+        """Run a program in a container of a sandbox, until it ends; devices and folders of the host have the same paths there.
+
+        Raises:
+            grpc.RpcError: the runtime failed; the error has its reason.
+        """
+        pod = sandbox.pod
+        config = _messages.ContainerConfig(
+            metadata=_messages.ContainerMetadata(name=uuid.uuid4().hex),
+            image=_messages.ImageSpec(image=busybox.NAME),
+            command=command,
+            mounts=[_messages.Mount(container_path=path, host_path=path, readonly=True) for path in mounts],
+            devices=[_messages.Device(container_path=path, host_path=path, permissions="rw") for path in devices],
+            linux=_messages.LinuxContainerConfig(
+                security_context=_messages.LinuxContainerSecurityContext(run_as_user=_messages.Int64Value(value=user))
+            ),
+        )
+        of_pod = _messages.PodSandboxConfig(
+            metadata=_messages.PodSandboxMetadata(name=pod.name, uid=pod.uid, namespace=pod.namespace)
+        )
+        request = _messages.CreateContainerRequest(
+            pod_sandbox_id=sandbox.container_id, config=config, sandbox_config=of_pod
+        )
+        container = self._cri.CreateContainer(request, timeout=_CALL_SECONDS).container_id
+        self._cri.StartContainer(_messages.StartContainerRequest(container_id=container), timeout=_CALL_SECONDS)
+        asked = _messages.ContainerStatusRequest(container_id=container)
+
+        def ended() -> list[int]:
+            status = self._cri.ContainerStatus(asked, timeout=_CALL_SECONDS).status
+            return [status.exit_code] if status.state == _EXITED else []
+
+        return until_found(ended, _CALL_SECONDS, f"the container of {pod.name} to end")[0]
 
     def why_not_ready(self) -> str | None:
         """Return the runtime's reason why the network is not ready; None if it is ready. Kubelet reports it in the node's status."""
