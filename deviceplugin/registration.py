@@ -70,6 +70,10 @@ class Plugin(Protocol):
     def watched(self) -> bool:
         """Whether kubelet has the stream open that it should have."""
 
+    @property
+    def outdated(self) -> bool:
+        """Whether kubelet has learned at the registration what is not so any more."""
+
     def serve_on(self, server: grpc.aio.Server) -> None:
         """Have a server serve the plugin's API."""
 
@@ -182,6 +186,8 @@ class Registration(grpc_api.RegistrationServicer):
         while not await self._refused_soon():
             if await self._is_deleted(folder, plugin_socket):
                 return "was deleted"
+            if self.registered and self._plugin.outdated:
+                return "was registered with options that have changed"
             if not self.registered and (now := await self._moved(folder)) is not None:
                 return f"is not in kubelet's root folder {now}"
             unwatched = unwatched + 1 if self.registered and not self._plugin.watched else 0

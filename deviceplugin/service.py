@@ -111,6 +111,7 @@ class PoolService(grpc_api.DevicePluginServicer):
         self._claimed, self._lists = claimed, lists
         self._listed: tuple[Sequence[OfferedVf], Mapping[PciAddress, str], tuple[OfferedVf, ...]] = ((), _NONE, ())
         self._streams: set[_Stream] = set()
+        self._told: api.DevicePluginOptions | None = None
         self._seen: tuple[OfferedVf, ...] = ()
         self._last_rdma: dict[
             PciAddress, RdmaDevice
@@ -127,6 +128,11 @@ class PoolService(grpc_api.DevicePluginServicer):
     def watched(self) -> bool:
         """Whether kubelet has a stream open."""
         return bool(self._streams)
+
+    @property
+    def outdated(self) -> bool:
+        """Whether kubelet has asked for the options, and they differ by now: it asks once for each registration."""
+        return self._told is not None and self._told != self._options()
 
     def serve_on(self, server: grpc.aio.Server) -> None:
         """Have a server serve this API."""
@@ -178,11 +184,14 @@ class PoolService(grpc_api.DevicePluginServicer):
 
         Kubelet looks for the devices of a container in its own checkpoint before it calls PreStartContainer. Of a pod that has the resource by
         DRA it finds none, and the container fails (kubernetes/kubernetes 1.37, pkg/kubelet/cm/devicemanager/manager.go,
-        callPreStartContainerIfNeeded). It asks for the options once for each registration.
+        callPreStartContainerIfNeeded). It asks for the options once for each registration, so there is a new one after the last claim's end.
         """
-        return api.DevicePluginOptions(
-            pre_start_required=self._lists and not self._claimed(), get_preferred_allocation_available=True
-        )
+        self._told = self._options()
+        return self._told
+
+    def _options(self) -> api.DevicePluginOptions:
+        pre_start = self._lists and not self._claimed()
+        return api.DevicePluginOptions(pre_start_required=pre_start, get_preferred_allocation_available=True)
 
     async def ListAndWatch(self, request: api.Empty, context: _Context) -> AsyncIterator[api.ListAndWatchResponse]:
         """Yield the list of devices, and again whenever it differs; end when kubelet disconnects or the server stops."""

@@ -100,7 +100,7 @@ class DraService(grpc_api.DRAPluginServicer):
         self._threads = BoundedThreads(_MOST_THREADS)
 
     kind, name = "DRAPlugin", DRIVER
-    watched = True
+    watched, outdated = True, False
     """Kubelet keeps no stream to a DRA driver: that it has registered the driver is all that can be known."""
 
     @property

@@ -89,6 +89,7 @@ class Driver:
     """A plugin of another type than a device plugin."""
 
     kind, name, versions, watched = "DRAPlugin", "rdma.railnet.io", ("v1.DRAPlugin", "v1alpha1.DRAResourceHealth"), True
+    outdated = False
 
     def __init__(self) -> None:
         self.servers: list[grpc.aio.Server] = []
@@ -114,6 +115,27 @@ def test_registration_names_any_type_of_plugin(kubelet: Kubelet) -> None:
         assert (info.type, info.name, info.endpoint) == ("DRAPlugin", "rdma.railnet.io", str(path))
         assert list(info.supported_versions) == ["v1.DRAPlugin", "v1alpha1.DRAResourceHealth"]
         assert (path.name.startswith("railnet-rdma-railnet-io-"), len(driver.servers)) == (True, 1)
+
+    asyncio.run(main())
+
+
+def test_registration_makes_a_new_socket_when_what_kubelet_learned_is_outdated(kubelet: Kubelet) -> None:
+    async def main() -> None:
+        driver = Driver()
+        driver.outdated = True
+        registration = Registration(driver, kubelet_is_in(lambda: kubelet.folder), Path("/"), 0.05)
+        task = asyncio.create_task(registration.serve())
+        first = await kubelet.socket()
+        async with dial(first) as dialled:
+            await dialled.notify(registered=True)
+        second = await kubelet.socket(first)
+        driver.outdated = False
+        async with dial(second) as dialled:
+            await dialled.notify(registered=True)
+        await asyncio.sleep(0.2)
+        assert (kubelet.sockets(), registration.registered) == ([second], True)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(main())
 

@@ -129,6 +129,24 @@ def test_pre_start_is_not_asked_for_while_pods_may_have_vfs_by_claims(
     on(node, act)
 
 
+def test_options_are_outdated_after_the_end_of_the_last_claim(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.claim(VF)
+    seen = [node.service.outdated]
+
+    async def act(kubelet: Dialled) -> None:
+        await kubelet.plugin.GetDevicePluginOptions(api.Empty())
+        seen.append(node.service.outdated)
+        node.claim()
+        seen.append(node.service.outdated)
+        assert (await kubelet.plugin.GetDevicePluginOptions(api.Empty())).pre_start_required
+        seen.append(node.service.outdated)
+
+    on(node, act)
+
+    assert seen == [False, False, True, False]
+
+
 def test_preferred_allocation_is_answered_for_each_container(node: Node) -> None:
     async def act(kubelet: Dialled) -> None:
         everything = [VF, "0000:03:00.2", "0000:83:00.1", "0000:83:00.2"]
