@@ -1,4 +1,7 @@
-"""Reads from kubelet's two files which pod holds which VF: by the device plugin, or by a claim."""
+"""Reads from kubelet's two files which pod holds which VF: by the device plugin, or by a claim.
+
+`kubelet` is the daemon's one search for kubelet's folder: each search remembers the processes that hang, and has a few threads that they may hold.
+"""
 
 import logging
 
@@ -15,22 +18,22 @@ from railnet.vf.pci_address import PciAddress
 _log = logging.getLogger(__name__)
 
 
-async def allocated(configuration: Configuration) -> set[PciAddress]:
+async def allocated(configuration: Configuration, kubelet: KubeletSearch) -> set[PciAddress]:
     """Return the VFs that kubelet has allocated to pods.
 
     Raises:
         NotReady: a file of kubelet exists and is not understood, so it is not known which VFs are in use.
     """
     try:
-        return set(await _holders(configuration))
+        return set(await _holders(configuration, kubelet))
     except ValueError as error:
         raise NotReady(f"no VF is provisioned, because it is not known which VFs pods use: {error}") from None
 
 
-async def pods(configuration: Configuration) -> dict[PciAddress, str] | None:
+async def pods(configuration: Configuration, kubelet: KubeletSearch) -> dict[PciAddress, str] | None:
     """Return the UID of each VF's pod; None if a file of kubelet cannot be read or understood."""
     try:
-        return await _holders(configuration)
+        return await _holders(configuration, kubelet)
     except (OSError, ValueError) as error:
         _log.warning("it is not known which pod holds which VF: %s", error)
         return None
@@ -50,21 +53,20 @@ async def by_device_plugin(configuration: Configuration) -> dict[PciAddress, str
     return {PciAddress.parse(id_): uid for uid, ids in held for id_ in ids}
 
 
-async def claims(configuration: Configuration) -> tuple[PreparedDevices, ...]:
+async def claims(kubelet: KubeletSearch) -> tuple[PreparedDevices, ...]:
     """Return the claims for which kubelet has devices of Railnet's driver.
 
     Raises:
         ValueError: the file is not understood. OSError: it cannot be read, or it is not known where it is.
     """
-    search = KubeletSearch(configuration.host)
-    await search.look()
-    return await DraManagerStateReads(search.open_dra_manager_state, read_in_time).read()
+    await kubelet.look()
+    return await DraManagerStateReads(kubelet.open_dra_manager_state, read_in_time).read()
 
 
-async def _holders(configuration: Configuration) -> dict[PciAddress, str]:
+async def _holders(configuration: Configuration, kubelet: KubeletSearch) -> dict[PciAddress, str]:
     by_claims = {
         vf_of(device): uid
-        for claim in await claims(configuration)
+        for claim in await claims(kubelet)
         for device in claim.devices
         for uid in sorted(claim.pod_uids)
     }

@@ -26,6 +26,7 @@ from cni.recovery.sweep import Recovery
 from cni.sandbox_locks import PerKey
 from railnet.configuration import Configuration
 from railnet.daemon import allocated_vfs
+from railnet.daemon.kubelet_folder import KubeletSearch
 from railnet.daemon.rail_memory_file import RailKeeper
 from railnet.dra.prepared_claim_files import PreparedClaims
 from railnet.kernel.boot import boot_id
@@ -52,7 +53,9 @@ class NodeParts:
     claims: PreparedClaims
 
 
-def compose(configuration: Configuration, sysfs: Sysfs, table: VfTable, took_back: TookBack) -> NodeParts:
+def compose(
+    configuration: Configuration, sysfs: Sysfs, table: VfTable, took_back: TookBack, kubelet: KubeletSearch
+) -> NodeParts:
     """Read the journal and compose; nothing on the node is changed yet.
 
     Raises:
@@ -89,7 +92,7 @@ def compose(configuration: Configuration, sysfs: Sysfs, table: VfTable, took_bac
         claims=claims,
         node_netdevs=node_netdevs,
         repair=repair,
-        pods=partial(allocated_vfs.pods, configuration),
+        pods=partial(allocated_vfs.pods, configuration, kubelet),
     )
     namespaces = SandboxNamespaces(root, boot, node_netdevs)
     recovery = Recovery(

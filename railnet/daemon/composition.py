@@ -141,7 +141,7 @@ async def _own(
     tasks = BackgroundTasks()
     asyncio.get_running_loop().set_default_executor(await tasks.start("the first thread", _threads))
     health.show(Pages(lambda: ["recovering state and provisioning VFs", *tasks.reasons()]))
-    node, metrics = await tasks.start("the start", partial(_start, configuration, restarts))
+    node, metrics = await tasks.start("the start", partial(_start, configuration, kubelet, restarts))
     async with AsyncExitStack() as stack:
         publisher = partial(_entered, stack, configuration, node)
         observe = await tasks.start("the messages to the API server", publisher)
@@ -157,7 +157,7 @@ async def _entered(stack: AsyncExitStack, configuration: Configuration, node: No
     return await stack.enter_async_context(publishing(configuration, node.claims.with_any))
 
 
-async def _start(configuration: Configuration, restarts: int) -> tuple[NodeParts, Metrics]:
+async def _start(configuration: Configuration, kubelet: KubeletSearch, restarts: int) -> tuple[NodeParts, Metrics]:
     """Bring the node's VFs and records in order; after a failure all of it is done again, as by a new daemon.
 
     Raises:
@@ -167,7 +167,7 @@ async def _start(configuration: Configuration, restarts: int) -> tuple[NodeParts
     sysfs = Sysfs(configuration.host.sysfs, configuration.rails, configuration.link_layers, configuration.rail_select)
     table = VfTable(await inventory(sysfs, Inventory()))
     metrics = Metrics(restarts)
-    node = attachment_composition.compose(configuration, sysfs, table, metrics.took_back)
+    node = attachment_composition.compose(configuration, sysfs, table, metrics.took_back, kubelet)
     await node.rails.look()
     await _recover(node)
     await provisioning.make_vfs(configuration, table, sysfs)
@@ -232,7 +232,7 @@ async def _serve(  # noqa: PLR0913 - composed once
     registrations = [Registration(service, kubelet.look, root) for service in services]
     drivers = [
         Registration(driver, kubelet.look, root, registered=slices.publisher.registered)
-        for driver in await dra_composition.drivers(configuration, node, services, slices, changed)
+        for driver in await dra_composition.drivers(configuration, node, kubelet, services, slices, changed)
     ]
     counters = RailCounters(node.table, node.sysfs, node.journal.records)
     losses, memlock = (

@@ -40,6 +40,7 @@ _BY_DEVICE_PLUGIN = (
 async def drivers(
     configuration: Configuration,
     node: NodeParts,
+    kubelet: KubeletSearch,
     services: Sequence[PoolService],
     slices: NodeSlices,
     changed: Callable[[], None],
@@ -61,7 +62,7 @@ async def drivers(
             raise NotReady(f"it is not known which VFs pods have by the device plugin: {error}") from None
 
     async def by_claims(uid: str) -> Mapping[PciAddress, str]:
-        return await _by_other_claims(configuration, uid)
+        return await _by_other_claims(kubelet, uid)
 
     facts = NodeFacts(
         pool=name_of_node(),
@@ -86,10 +87,10 @@ def pod_claims(configuration: Configuration, node: NodeParts, kubelet: KubeletSe
     return PodClaims(state, node.claims.allocations, resource_of, lambda: node.claims.need_the_driver)
 
 
-async def _by_other_claims(configuration: Configuration, uid: str) -> dict[PciAddress, str]:
+async def _by_other_claims(kubelet: KubeletSearch, uid: str) -> dict[PciAddress, str]:
     """Return the VFs of the claims that kubelet has prepared, without one. Railnet's own records are the first guard, this is the second."""
     try:
-        claims = await allocated_vfs.claims(configuration)
+        claims = await allocated_vfs.claims(kubelet)
         return {
             vf_of(device): f"{claim} has it, by kubelet's record of claims"
             for claim in claims

@@ -14,6 +14,7 @@ from itertools import count
 from railnet.backoff import Backoff
 from railnet.configuration import Configuration
 from railnet.daemon import allocated_vfs
+from railnet.daemon.kubelet_folder import KubeletSearch
 from railnet.errors import Misconfigured, NotReady, RailnetError
 from railnet.kernel import vf_provisioning
 from railnet.kernel.inventory import inventory
@@ -147,7 +148,7 @@ async def _in_use(
     # A VF that has a driver and no netdev on the node is in a pod, whichever program moved it there.
     in_use = {vf.address for pf, vf in vfs if table.owner(vf.address) or (vf.driver and pf.netdev and not vf.netdev)}
     try:
-        return in_use | await allocated_vfs.allocated(configuration)
+        return in_use | await allocated_vfs.allocated(configuration, KubeletSearch(configuration.host))
     except (NotReady, OSError) as error:
         troubles.update(dict.fromkeys(replacing, str(error)))
         return None
