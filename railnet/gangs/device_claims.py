@@ -189,5 +189,7 @@ def _asks(requests: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
         asked = request.get("exactly") or (alternatives[0] if alternatives else {})
         if not asked.get("deviceClassName") or asked.get("adminAccess"):
             continue
-        counts = asked.get("allocationMode", "ExactCount") == "ExactCount"
-        yield str(asked["deviceClassName"]), int(asked.get("count") or 1) if counts else 1
+        count = asked.get("count", 1) if asked.get("allocationMode", "ExactCount") == "ExactCount" else 1
+        if type(count) is not int or count < 1:
+            raise ValueError(f"{count!r:.40} is where a number of devices should be")
+        yield str(asked["deviceClassName"]), count

@@ -73,8 +73,8 @@ def pool_slice(document: Mapping[str, Any]) -> PoolSlice | None:
         str(node),
         str(pool["name"]),
         str(document["metadata"]["name"]),
-        int(pool["generation"]),
-        int(pool["resourceSliceCount"]),
+        _number(pool["generation"]),
+        _number(pool["resourceSliceCount"]),
         tuple(sorted(healthy.items())),
         tuple(tainted),
     )
@@ -170,6 +170,12 @@ def _by_resource(devices: Counter[str]) -> dict[str, int]:
     amounts = {resource: number for resource, number in devices.items() if is_extended(resource) and number > 0}
     total = devices.total()
     return {**amounts, BY_CLAIM: total} if total else amounts
+
+
+def _number(written: object) -> int:
+    if type(written) is not int:
+        raise TypeError(f"{written!r:.40} is where a whole number should be")
+    return written
 
 
 def _resource(device: Mapping[str, Any]) -> str:

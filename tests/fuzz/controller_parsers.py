@@ -1,9 +1,11 @@
 """Parsers of the controllers: what the API server sends, or another program in its place, and annotations that anyone may have written."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address
+from typing import Any
 
 from railnet.apiserver import client, node_labels, node_status
 from railnet.apiserver.client import Answer, RequestFailed, Stream, StreamingApiServer, TooLarge
@@ -11,7 +13,8 @@ from railnet.apiserver.object_watch import changes, pages
 from railnet.apiserver.request import ApiObject, Collection, Request, log
 from railnet.fabric import rails_condition, topology_labels
 from railnet.fabric.topology_labels import Leaf, RailPlace
-from railnet.gangs import placement_annotation
+from railnet.gangs import device_claims, placement_annotation, slice_devices
+from railnet.gangs.slice_devices import SliceDevices
 from railnet.objects import network_status
 from railnet.vf.guid import Guid
 from tests.fuzz.mutation import SEPARATOR
@@ -126,6 +129,44 @@ def placement(data: bytes) -> None:
         assert placement_annotation.parse(placement_annotation.written(found)) == found
 
 
+def _document(data: bytes) -> dict[str, Any]:
+    """Return an object as the API server's client hands it on."""
+    try:
+        document = json.loads(data)
+    except RecursionError:
+        raise ValueError("too many brackets") from None
+    if not isinstance(document, dict):
+        raise TypeError("no object")
+    return document
+
+
+def pool_slice(data: bytes) -> None:
+    """Judge a ResourceSlice, which another program may have written: it gives its node at most the devices that it lists, and takes none away."""
+    document = _document(data)
+    found, devices = slice_devices.pool_slice(document), SliceDevices()
+    if found is None:
+        return
+    listed = len(document["spec"].get("devices") or ())
+    assert sum(dict(found.healthy).values()) + len(found.tainted) == listed
+    assert devices.change_slice(None, found) == {found.node}
+    now, at_best = devices.of(found.node)
+    assert all(0 < amount <= at_best[resource] <= listed for resource, amount in now.items())
+    assert all("/" in resource for resource in at_best)
+    devices.change_slice(found, None)
+    assert not devices.of(found.node).now
+
+
+def device_claim(data: bytes) -> None:
+    """Judge a ResourceClaim of any user: it takes of a node what its classes of Railnet's ask for, and never less than nothing."""
+    document = _document(data)
+    found = device_claims.device_claim(document)
+    taken = device_claims.amounts(found, {"rdma/ib_vf"})
+    assert all(amount > 0 for amount in taken.values())
+    assert set(taken) <= {"rdma/ib_vf", slice_devices.BY_CLAIM}
+    assert sum(count for _, count in found.classes) >= taken.get(slice_devices.BY_CLAIM, 0)
+
+
+_MALFORMED = (KeyError, TypeError, AttributeError, ValueError)  # costs the informer that object
 PARSERS = (
     Parser(
         "watch",
@@ -158,5 +199,12 @@ PARSERS = (
         (),
         {"railnet.objects.network_status": ("rails", "_rail", "_field", "usable_address")},
     ),
+    Parser(
+        "pool-slice",
+        pool_slice,
+        _MALFORMED,
+        {"railnet.gangs.slice_devices": ("pool_slice", "_number", "_resource", "_by_resource")},
+    ),
+    Parser("device-claim", device_claim, _MALFORMED, {"railnet.gangs.device_claims": ("device_claim", "_asks")}),
     Parser("placement", placement, (), {"railnet.gangs.placement_annotation": ("parse", "_domain")}),
 )
