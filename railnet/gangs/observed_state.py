@@ -91,6 +91,8 @@ class ObservedState:
         for name in names:
             if name in self._nodes:
                 self.cluster.set_node(_with_devices(self._nodes[name], self._devices.of(name)))
+            else:
+                self._devices.forget(name)
 
     def _join_again(self, names: Iterable[PodName]) -> None:
         for name in names:

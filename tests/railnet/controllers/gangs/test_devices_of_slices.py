@@ -141,6 +141,24 @@ def test_device_plugin_serves_a_node_that_offers_both_ways() -> None:
     assert len(cluster.gated()) == 3
 
 
+def test_node_that_is_gone_is_forgotten_with_its_slices_in_any_order() -> None:
+    cluster = a_cluster(4, 4)
+    leader = Leader(cluster)
+    leader.settle()
+    devices = leader.gangs._planning.observed._devices
+    cluster.remove("/api/v1/nodes/a-0")
+    leader.settle()
+    for node in ("a-0", "a-1"):
+        cluster.remove(f"/apis/resource.k8s.io/v1/resourceslices/{node}-{DRIVER}-0")
+    leader.settle()
+    assert set(devices._of) == {"a-1"}  # kubelet may be starting there
+    cluster.remove("/api/v1/nodes/a-1")
+    leader.settle()
+
+    assert not devices._of
+    assert not devices._slices
+
+
 def test_slice_of_another_driver_gives_no_room() -> None:
     cluster = a_cluster()
     cluster.add_node("a-0", "a")
