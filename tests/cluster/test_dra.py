@@ -1,6 +1,7 @@
 """The same VFs through DRA on a real Kubernetes: unchanged pods, claims, taints, restarts, and a node that changes its way under running pods."""
 
 from tests.cluster.claims import claim, claim_of, claims, devices, pod_with_claim, request, slices, template, untainted
+from tests.cluster.dra_examples import shown
 from tests.cluster.dra_node import (
     ALL,
     SECONDS,
@@ -16,6 +17,9 @@ from tests.cluster.ground import NODE
 from tests.cluster.node import PFS, VFS, ClusterNode
 from tests.cluster.pods import pod
 from tests.cluster.process import wait_until
+
+FIRST = "0000:03:00.1"
+"""The VF that docs/dra.md shows."""
 
 
 def test_unchanged_pod_gets_its_rails_through_dra(dra: ClusterNode) -> None:
@@ -61,6 +65,25 @@ def test_status_of_a_claim_names_interface_and_addresses(dra: ClusterNode) -> No
     assert device["networkData"]["ips"] == [address]
     assert "hardwareAddress" not in device["networkData"]  # a simulated netdev has none
     assert [(one["type"], one["status"]) for one in device["conditions"]] == [("Ready", "True")]
+
+
+def test_page_shows_what_the_api_server_has(dra: ClusterNode) -> None:
+    expected, in_claim = shown()
+    dra.kubectl.apply(
+        template(
+            "shown", [request("vf", selector=f'device.attributes["resource.kubernetes.io"].pciBusID == "{FIRST}"')]
+        ),
+        pod_with_claim("shown", of_template="shown"),
+    )
+    dra.wait_until_ready("shown")
+    wait_until(lambda: bool(claim_of("shown")["status"].get("devices")), SECONDS, "the claim's devices to be told of")
+    (told,) = claim_of("shown")["status"]["devices"]
+
+    assert expected in devices(NODE)
+    for either in (told, in_claim):
+        either["networkData"].pop("ips")
+        either["conditions"][0].pop("lastTransitionTime")
+    assert told == in_claim
 
 
 def test_second_pod_of_one_claim_is_refused_in_words(dra: ClusterNode) -> None:

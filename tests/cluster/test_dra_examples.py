@@ -3,14 +3,15 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tests.cluster.claims import claim, claim_of, devices, pod_with_claim, request
+from tests.cluster.claims import claim, claim_of, devices, pod_with_claim, request, template
 from tests.cluster.dra_examples import documents
 from tests.cluster.dra_node import ALL, allocated, names_of, vfs
-from tests.cluster.example_gpus import GPUS, example_gpus
+from tests.cluster.example_gpus import DRIVER, GPUS, example_gpus
 from tests.cluster.ground import NODE
-from tests.cluster.node import ClusterNode
+from tests.cluster.node import VFS, ClusterNode
 
-ROOT = "resource.kubernetes.io/pcieRoot"
+STANDARD = "resource.kubernetes.io"
+ROOT = f"{STANDARD}/pcieRoot"
 
 
 def run(dra: ClusterNode, example: str) -> str:
@@ -60,15 +61,24 @@ def test_eight_pairs_of_gpu_and_vf_are_each_below_one_pcie_root(dra: ClusterNode
         assert dra.forget_pods() == []
 
 
-def test_pair_of_which_one_half_is_gone_is_not_given(dra: ClusterNode) -> None:
-    """All VFs below the first root are taken, so four GPUs there have no VF beside them."""
+def test_pair_waits_until_a_vf_below_the_root_of_its_gpu_is_free(dra: ClusterNode) -> None:
+    of_first_rail = 'device.attributes["rdma.railnet.io"].rail == 0'
+    # The devices that the example driver itself publishes have no root.
+    roots = f'device.attributes["{STANDARD}"]'
+    below_first_root = f'"pcieRoot" in {roots} && {roots}.pcieRoot == "pci0000:00"'
+    pair = template(
+        "pair",
+        [request("gpu", device_class=DRIVER, selector=below_first_root), request("nic")],
+        constraints=[{"requests": ["gpu", "nic"], "matchAttribute": ROOT}],
+    )
     with example_gpus(dra.kubectl):
-        below_first = [name for name, root in attribute(devices(NODE), ROOT).items() if root == "pci0000:00"]
-        first_rail = request("vfs", len(below_first), selector='device.attributes["rdma.railnet.io"].rail == 0')
-        dra.kubectl.apply(claim("taken", [first_rail]), pod_with_claim("taken", claim_name="taken"))
+        taken = claim("taken", [request("vfs", VFS, selector=of_first_rail)])
+        dra.create(taken, pod_with_claim("taken", claim_name="taken"))
         dra.wait_until_ready("taken")
-        dra.create(*documents("eight-pairs"))
-        dra.wait_for_event("eight-pairs", "cannot allocate all claims")
+        dra.create(pair, pod_with_claim("pair", of_template="pair"))
+        dra.wait_for_event("pair", "cannot allocate all claims")  # the VFs of the other root are free
         dra.delete("taken")
-        dra.wait_until_ready("eight-pairs")
+        dra.wait_until_ready("pair")
+
+        assert attribute(devices(NODE), ROOT)[names_of(vfs(dra, "pair")).pop()] == "pci0000:00"
         assert dra.forget_pods() == []
