@@ -1,6 +1,7 @@
 """A Kubernetes API server with pods, their events and nodes in memory, over real TLS; a test can make it hang, refuse or fail.
 
-It has only the part of the API that the daemon uses: patches of `pods/status`, of nodes and of `nodes/status`, events, and ResourceClaims to read. Its answers are those that
+It has only the part of the API that the daemon uses: patches of `pods/status`, of nodes and of `nodes/status`, events, ResourceClaims to read and
+their status, and ResourceSlices. Its answers are those that
 kube-apiserver 1.20 gave, and `tests/control_plane/test_gated_pods.py` shows the 422 of 1.37: a patch with another UID and a JSON patch whose test
 fails are unprocessable, and an object that exists already is a conflict.
 """
@@ -15,14 +16,16 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, NoReturn, Self
+
+from simnode.kubernetes import dra_objects
 
 _CERTIFICATE = (
     "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=simnode "
     "-addext subjectAltName=IP:127.0.0.1 -keyout {key} -out {certificate}"
 )
 _SECONDS = 60.0
-_CLAIMS = ["apis", "resource.k8s.io", "v1", "namespaces"]
+_DRA = ["apis", "resource.k8s.io", "v1"]
 
 
 class Received(NamedTuple):
@@ -59,6 +62,7 @@ class ApiServer:
         events: the events by namespace and name.
         nodes: the nodes by namespace, which is empty, and name.
         claims: the ResourceClaims by namespace and name.
+        slices: the ResourceSlices by name.
         interfere: returns an answer for a request, or None for the server's own answer; it may wait.
     """
 
@@ -71,6 +75,7 @@ class ApiServer:
         self.events: dict[tuple[str, str], dict[str, Any]] = {}
         self.nodes: dict[tuple[str, str], dict[str, Any]] = {}
         self.claims: dict[tuple[str, str], dict[str, Any]] = {}
+        self.slices: dict[str, dict[str, Any]] = {}
         self.interfere: Callable[[Received], Reply | None] = lambda _: None
         self._changed = threading.Condition()
         self._server: ThreadingHTTPServer
@@ -127,15 +132,9 @@ class ApiServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                self._serve()
-
-            def do_PATCH(self) -> None:
-                self._serve()
-
-            def do_POST(self) -> None:
-                self._serve()
+            disable_nagle_algorithm = (
+                True  # as Go's servers: a body does not wait until the client acknowledges the headers
+            )
 
             def log_message(self, *_arguments: object) -> None:
                 pass
@@ -155,6 +154,8 @@ class ApiServer:
                 self.end_headers()
                 self.wfile.write(answer)
                 server._notify()
+
+            do_GET = do_PATCH = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815 - the names of http.server
 
         return Handler
 
@@ -178,12 +179,11 @@ class ApiServer:
     def _do(self, received: Received) -> Mapping[str, Any] | None:
         if received.token != self.token:
             _fail(HTTPStatus.UNAUTHORIZED, "Unauthorized")
-        parts = received.path.strip("/").split("/")
-        if (received.method, parts[:3]) == ("PATCH", ["api", "v1", "nodes"]) and parts[4:] in ([], ["status"]):
-            self._patch_node(("", parts[3]), received)
-            return json.loads(json.dumps(self.nodes["", parts[3]]))  # type: ignore[no-any-return]
-        if (received.method, parts[:4], parts[5:6]) == ("GET", _CLAIMS, ["resourceclaims"]):
-            return self._get(self.claims, (parts[4], parts[6]))
+        parts = received.path.partition("?")[0].strip("/").split("/")
+        if parts[:3] == ["api", "v1", "nodes"] and parts[4:] in ([], ["status"]):
+            return self._do_node(("", parts[3]), received)
+        if parts[:3] == _DRA:
+            return self._do_dra(received, parts[3:])
         if parts[:3] != ["api", "v1", "namespaces"]:
             _fail(HTTPStatus.NOT_FOUND, f"there is no {received.path}")
         namespace, kind = parts[3], parts[4]
@@ -198,13 +198,25 @@ class ApiServer:
                 _fail(HTTPStatus.METHOD_NOT_ALLOWED, f"{received.method} {received.path}")
         return None
 
-    def _patch_node(self, key: tuple[str, str], received: Received) -> None:
-        """Patch a node, which has another version afterwards if it has changed."""
+    def _do_dra(self, received: Received, parts: list[str]) -> Mapping[str, Any]:
+        """Serve ResourceSlices, and ResourceClaims: to read, and their status to write."""
+        try:
+            if parts[0] == "resourceslices":
+                return dra_objects.slices_after(self.slices, received.method, parts[1:], received.body)
+            return dra_objects.claim_after(self.claims, received.method, parts[1:], received.body)
+        except dra_objects.Refused as refused:
+            _fail(refused.status, str(refused))
+
+    def _do_node(self, key: tuple[str, str], received: Received) -> Mapping[str, Any]:
+        """Return a node, after a patch, if this is one: it has another version then if it has changed."""
+        if received.method != "PATCH":
+            return self._get(self.nodes, key)
         before = json.dumps(self.nodes.get(key))
         self._patch(self.nodes, key, received)
         if before != json.dumps(self.nodes[key]):
             version = int(self.nodes[key]["metadata"].get("resourceVersion", "0"))
             self.nodes[key]["metadata"]["resourceVersion"] = str(version + 1)
+        return self._get(self.nodes, key)
 
     def _create_event(self, namespace: str, body: dict[str, Any]) -> None:
         key = namespace, body["metadata"]["name"]
@@ -240,7 +252,7 @@ class _Listening(ThreadingHTTPServer):
         """Report nothing: a client may disconnect at any moment."""
 
 
-def _fail(status: int, text: str) -> None:
+def _fail(status: int, text: str) -> NoReturn:
     raise _Failed(Reply(status, text))
 
 

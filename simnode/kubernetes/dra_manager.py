@@ -53,6 +53,7 @@ class DraManager:
         self._claims: dict[str, _ClaimInfo] = {}
         self._driver = ""
         self._socket = ""
+        self._channel: grpc.Channel | None = None  # kept, as kubelet's
         self._changed = threading.Condition()
         self.are_listed = True
         self.registrations = 0  # of drivers, so far
@@ -66,7 +67,8 @@ class DraManager:
         if _SERVICE not in versions:
             raise ValueError(f"driver {driver!r} supports {list(versions)}, not {_SERVICE}")
         with self._changed:
-            self._driver, self._socket = driver, socket
+            self._driver = driver
+            self._connect(socket)
             self.registrations += 1
             self._changed.notify_all()
 
@@ -74,7 +76,7 @@ class DraManager:
         """Forget a driver whose socket is gone."""
         with self._changed:
             if self._socket == socket:
-                self._socket = ""
+                self._connect("")
             self._changed.notify_all()
 
     def start(self) -> None:
@@ -85,7 +87,7 @@ class DraManager:
 
     def stop(self) -> None:
         """Lose the driver, as a kubelet that ends."""
-        self._socket = ""
+        self._connect("")
 
     def wait_for_registration(self, before: int, seconds: float) -> None:
         """Wait until a driver is registered that was not yet when there had been `before` registrations.
@@ -127,11 +129,8 @@ class DraManager:
         """
         ended = [info for info in self._claims.values() if info.pods == {pod_uid}]
         if ended:
-            with grpc.insecure_channel(f"unix:{self._socket}") as channel:
-                request = api.NodeUnprepareResourcesRequest(claims=[info.message for info in ended])
-                answers = (
-                    dra_pb2_grpc.DRAPluginStub(channel).NodeUnprepareResources(request, timeout=_CALL_SECONDS).claims
-                )
+            request = api.NodeUnprepareResourcesRequest(claims=[info.message for info in ended])
+            answers = self._stub().NodeUnprepareResources(request, timeout=_CALL_SECONDS).claims
             for info in ended:
                 if answers[info.uid].error:
                     raise PrepareFailed(answers[info.uid].error)
@@ -139,6 +138,21 @@ class DraManager:
         for info in self._claims.values():
             info.pods.discard(pod_uid)
         self._write()
+
+    def call_prepare(self, claim: dict[str, Any]) -> str:
+        """Call the driver alone for one claim, without a pod and a write; return the words of a refusal. Threads may call it at once.
+
+        Raises:
+            grpc.RpcError: the driver does not answer.
+        """
+        info = self._new_info(claim)
+        return str(self._call([info])[info.uid].error)
+
+    def call_unprepare(self, claim: dict[str, Any]) -> str:
+        """Do the same for Unprepare."""
+        info = self._new_info(claim)
+        request = api.NodeUnprepareResourcesRequest(claims=[info.message])
+        return str(self._stub().NodeUnprepareResources(request, timeout=_CALL_SECONDS).claims[info.uid].error)
 
     def forget_claims(self) -> None:
         """Forget all claims without a call of the driver, as a kubelet whose file was removed."""
@@ -153,17 +167,28 @@ class DraManager:
                 yield ClaimEntry(info.namespace, info.pod_names.get(uid, uid), info.name, self._driver, devices)
 
     def _info(self, claim: dict[str, Any]) -> _ClaimInfo:
-        metadata = claim["metadata"]
-        info = self._claims.setdefault(
-            metadata["uid"], _ClaimInfo(metadata["namespace"], metadata["name"], metadata["uid"])
-        )
+        info = self._claims.setdefault(claim["metadata"]["uid"], self._new_info(claim))
         info.pod_names = {pod["uid"]: pod["name"] for pod in claim["status"]["reservedFor"]}
         return info
 
+    @staticmethod
+    def _new_info(claim: dict[str, Any]) -> _ClaimInfo:
+        metadata = claim["metadata"]
+        return _ClaimInfo(metadata["namespace"], metadata["name"], metadata["uid"])
+
     def _call(self, asked: Sequence[_ClaimInfo]) -> dict[str, api.NodePrepareResourceResponse]:
-        with grpc.insecure_channel(f"unix:{self._socket}") as channel:
-            request = api.NodePrepareResourcesRequest(claims=[info.message for info in asked])
-            return dict(dra_pb2_grpc.DRAPluginStub(channel).NodePrepareResources(request, timeout=_CALL_SECONDS).claims)
+        request = api.NodePrepareResourcesRequest(claims=[info.message for info in asked])
+        return dict(self._stub().NodePrepareResources(request, timeout=_CALL_SECONDS).claims)
+
+    def _stub(self) -> dra_pb2_grpc.DRAPluginStub:
+        if self._channel is None:
+            raise RuntimeError("no driver of DRA is registered")
+        return dra_pb2_grpc.DRAPluginStub(self._channel)
+
+    def _connect(self, socket: str) -> None:
+        if self._channel is not None:
+            self._channel.close()
+        self._socket, self._channel = socket, grpc.insecure_channel(f"unix:{socket}") if socket else None
 
     def _write(self) -> None:
         data = {

@@ -3,10 +3,12 @@
 import json
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import grpc
 
+from railnet.kernel.waiting import block_until
 from simnode.chaos.syscall_supervisor import CallWatch, Supervisor
 from simnode.kubernetes.api_server import ApiServer
 from simnode.kubernetes.dra_manager import PrepareFailed
@@ -17,8 +19,9 @@ from tests.faults.supervised_node import SupervisedNode
 
 VFS = 2
 _POOL, _DEVICE, _REQUEST = "node-a", "pci-0000-03-00-1", "rail"
-_SECONDS = 60.0
-_TRIES = 5
+_RECORDS, _CDI, _CDI_FILE = Path("/run/railnet/claims"), Path("/run/cdi"), "rdma.railnet.io-claim_"
+FILES = (str(_RECORDS), _CDI_FILE)
+_SECONDS, _LOOK_SECONDS = 60.0, 0.01
 NO_ANSWER = "no answer: "
 
 
@@ -92,6 +95,23 @@ class SupervisedClaims(SupervisedNode):
         self.node.wait_for_answered_deletes()
         refused = self.unprepare(pod)
         return problems if refused is None else [*problems, f"Unprepare after the pod's end: {refused}"]
+
+    def leave_files(self, damaged_uid: str) -> None:
+        """Leave what crashes may leave: a record that was cut short, a file that was not renamed, and a file of CDI without a record."""
+        (_RECORDS / f"{damaged_uid}.json").write_bytes(b'{"version": 1,')
+        (_RECORDS / f".{damaged_uid}.json.1.0").touch()
+        for name in (f"{_CDI_FILE}gone.json", f".{_CDI_FILE}gone.json.1.0"):
+            (_CDI / name).touch()
+
+    def start_with_fault(self, watch: CallWatch) -> list[str]:
+        """Start the daemon with a watch, and again if it ends by the fault, as the DaemonSet does; return the problems."""
+        dra = self.node.kubelet.dra
+        before = dra.registrations
+        with self.watching(watch):
+            self.node.start_daemon(wait=False)
+            process = self.node.daemon.process
+            block_until(lambda: process.poll() is not None or dra.registrations > before, _SECONDS, _LOOK_SECONDS)
+        return self.restart_dead_daemon(killed=process.poll() is not None and watch.hit is not None)
 
     def clean_up(self) -> None:
         """Do the same for claims: kubelet and the API server forget them."""

@@ -14,7 +14,7 @@ from simnode.kubernetes.api_server import ApiServer
 from tests.faults.fault_kinds import FAILED, KILLED, FaultKind
 from tests.faults.matrix import Row
 from tests.faults.points import each_point
-from tests.faults.supervised_claims import NO_ANSWER, VFS, DraNode, SupervisedClaims
+from tests.faults.supervised_claims import FILES, NO_ANSWER, VFS, DraNode, SupervisedClaims
 
 
 def _fail(number: int, _moment: Moment) -> int:
@@ -92,6 +92,39 @@ def test_claim_is_unprepared_by_the_retry_after_a_fault_at_any_call(
         problems += _expect(None, "the retry", claims.unprepare(pod))
         problems += _expect(None, "the next claim for the VF", claims.prepare(other, claims.claim(other)))
         return [*problems, *claims.run_and_unprepare(other)]
+
+    each_point(row, "daemon", kind, claims, trial)
+
+
+class _OfFilesOfClaims(FaultKind):
+    """A kind whose points are the calls about the files of claims."""
+
+    __slots__ = ()
+
+    def watch(self, process: str, number: int) -> CallWatch:
+        return CallWatch(process, number, self.interfere, lambda point: any(name in point.operand for name in FILES))
+
+
+_AT_START = [_OfFilesOfClaims(*kind) for kind in (KILLED, *_ERRORS)]
+
+
+@pytest.mark.parametrize("kind", _AT_START, ids=[kind.name for kind in _AT_START])
+def test_claims_are_as_they_were_after_a_start_with_a_fault_at_any_call_about_them(
+    claims: SupervisedClaims, row: Row, kind: FaultKind
+) -> None:
+    row.operation, row.process, row.fault = "start with claims", "daemon", kind.name
+
+    def trial(watch: CallWatch) -> list[str]:
+        pod, other = claims.admit(0), claims.admit(0)
+        claim, damaged = claims.claim(pod), claims.claim(other)
+        problems = _expect(None, "Prepare", claims.prepare(pod, claim))
+        claims.node.kill_daemon()
+        claims.leave_files(damaged["metadata"]["uid"])
+        problems += claims.start_with_fault(watch)
+        problems += _expect(None, "Prepare again", claims.prepare(pod, claim))
+        problems += _expect("is not free", "the claim of the damaged record", claims.prepare(other, damaged))
+        problems += _expect(None, "its Unprepare", claims.unprepare(other))
+        return [*problems, *claims.run_and_unprepare(pod)]
 
     each_point(row, "daemon", kind, claims, trial)
 
