@@ -360,6 +360,14 @@ def named_primary(folder: ConflistFolder) -> str | None:
         return None
 
 
+def named_kubelet(content: bytes | None) -> str:
+    """Return kubelet's root folder as a content of Railnet's configuration has it; kubelet's default if it has none."""
+    try:
+        return str(_own_plugin(content or b"").get("kubelet", DEFAULT_KUBELET))
+    except CniError:
+        return DEFAULT_KUBELET
+
+
 def _in_order(folder: ConflistFolder) -> list[str]:
     """Return what libcni takes for configurations, in its order: every name with the right end that is no folder's.
 

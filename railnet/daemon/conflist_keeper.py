@@ -47,9 +47,9 @@ class ConflistKeeper:
     def __init__(
         self,
         configuration: Configuration,
-        kubelet: Callable[[], KubeletFolder] | None = None,
+        kubelet: Callable[[], KubeletFolder | None] | None = None,
     ) -> None:
-        """Keep the conflist of the host seen at `host.root`. `kubelet` returns kubelet's root folder as far as it is known."""
+        """Keep the conflist of the host seen at `host.root`. `kubelet` returns kubelet's root folder; None if it is not known yet."""
         self._configuration = configuration
         self._folder = ConflistFolder.of(configuration.host)
         self._kubelet = kubelet or KubeletSearch(configuration.host).known
@@ -153,7 +153,9 @@ class ConflistKeeper:
         self._require_plugins(primary)
         root = self._folder.root
         beside = Beside(self._foreign, conflist.copied_plugins(self._folder, primary), partial(read_folder, root))
-        kubelet = str(self._kubelet().path)
+        known = self._kubelet()
+        # A conflist of an earlier daemon has the folder that this one finds later: without the daemon, a pod's claims are looked for there.
+        kubelet = str(known.path) if known is not None else conflist.named_kubelet(present_content)
         return conflist.compose(read_below(root, primary), primary, self._configuration, beside, kubelet)
 
     def _require_no_circle(self, primary: str) -> None:

@@ -50,9 +50,9 @@ class KubeletSearch:
             self._looked = True
         return self.folder
 
-    def known(self) -> KubeletFolder:
-        """Return the folder as it was last seen; kubelet's default if no look has succeeded yet."""
-        return self.folder
+    def known(self) -> KubeletFolder | None:
+        """Return the folder as it was last seen, or as it is configured; None if no look has succeeded yet."""
+        return self.folder if self._looked or self._host.kubelet is not None else None
 
     def open_dra_manager_state(self) -> int:
         """Open kubelet's record of prepared claims; the caller owns the descriptor. For a thread: the disk may hang.

@@ -18,6 +18,7 @@ from railnet.daemon import conflist
 from railnet.daemon import conflist_keeper as activation_module
 from railnet.daemon.conflist import NAME
 from railnet.daemon.conflist_keeper import ConflistKeeper
+from railnet.kubelet.root_folder import KubeletFolder
 
 FOLDER = str(HostConfiguration().cni_conf)
 FLANNEL = {"cniVersion": "0.3.1", "name": "cbr0", "plugins": [{"type": "flannel"}]}
@@ -37,8 +38,11 @@ class Host:
         (self.folder / name).write_text(text)
         return self.folder / name
 
+    def configuration(self, **changes: Any) -> Configuration:
+        return replace(Configuration(host=replace(HostConfiguration(), root=self.root)), **changes)
+
     def activation(self, **changes: Any) -> ConflistKeeper:
-        return ConflistKeeper(replace(Configuration(host=replace(HostConfiguration(), root=self.root)), **changes))
+        return ConflistKeeper(self.configuration(**changes))
 
     @property
     def written(self) -> dict[str, Any]:
@@ -86,6 +90,27 @@ def test_configured_primary_may_be_an_absolute_link_on_the_host(host: Host) -> N
     host.activation(primary="/link").look()
 
     assert host.written["name"] == "other"
+
+
+@pytest.mark.parametrize("present", ["whole", "absent", "broken"])
+def test_folder_of_kubelet_stays_in_the_conflist_until_this_daemon_has_found_kubelet(host: Host, present: str) -> None:
+    host.has("10-flannel.conflist")
+    found = KubeletFolder(Path("/var/lib/k0s/kubelet"), "a test")
+    ConflistKeeper(host.configuration(), lambda: found).look()
+    if present == "absent":
+        host.ours.unlink()
+    elif present == "broken":
+        host.ours.write_text("{")
+
+    known = list[KubeletFolder]()
+    again = ConflistKeeper(host.configuration(), lambda: known[0] if known else None)
+    again.look()
+    before = host.written["plugins"][0].get("kubelet")
+    known.append(found)
+    again.look()
+
+    assert before == ("/var/lib/k0s/kubelet" if present == "whole" else None)
+    assert host.written["plugins"][0]["kubelet"] == "/var/lib/k0s/kubelet"
 
 
 def test_keeper_waits_for_a_missing_primary(host: Host) -> None:
