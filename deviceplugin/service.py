@@ -106,7 +106,7 @@ class PoolService(grpc_api.DevicePluginServicer):
         self._table = table
         self._attached = attached
         self._checkpoint = kubelet_checkpoint
-        self._node_reason = node_reason
+        self.node_reason = node_reason
         self._on_host_network = on_host_network
         self._claimed, self._lists = claimed, lists
         self._listed: tuple[Sequence[OfferedVf], Mapping[PciAddress, str], tuple[OfferedVf, ...]] = ((), _NONE, ())
@@ -145,7 +145,7 @@ class PoolService(grpc_api.DevicePluginServicer):
 
     def offers(self) -> tuple[OfferedVf, ...]:
         """Return the VFs that the pool offers now."""
-        offered = self._offers.now(self._table, self._node_reason())
+        offered = self._offers.now(self._table, self.node_reason())
         if offered is not self._seen:
             self._last_rdma.update(
                 (offer.vf.address, device)

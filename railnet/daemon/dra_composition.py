@@ -71,6 +71,7 @@ async def drivers(
         by_pods=by_pods,
         by_claims=by_claims,
         why_closed=None if offers else _BY_DEVICE_PLUGIN,
+        node_reason=lambda: next(filter(None, (service.node_reason() for service in services)), None),
     )
     health = DeviceHealthService(slices.publisher, name_of_node()) if offers else None
     return [DraService(facts, node.claims, cdi, _ClaimReader(), changed, health=health)]

@@ -68,6 +68,7 @@ class NodeFacts(NamedTuple):
         by_pods: returns the UID of the pod to which kubelet's device checkpoint gives a VF. Raises RailnetError, OSError, ValueError.
         by_claims: returns the claim that has a VF, in words, by kubelet's own file, without the claim of a UID. It raises as `by_pods`.
         why_closed: why this node prepares no new claim; None if it does.
+        node_reason: returns why no VF of this node can serve a pod now; None if VFs can.
     """
 
     pool: str
@@ -76,6 +77,7 @@ class NodeFacts(NamedTuple):
     by_pods: Callable[[], Awaitable[Mapping[PciAddress, str]]]
     by_claims: Callable[[str], Awaitable[Mapping[PciAddress, str]]]
     why_closed: str | None = None
+    node_reason: Callable[[], str | None] = lambda: None
 
 
 class DraService(grpc_api.DRAPluginServicer):
@@ -148,6 +150,7 @@ class DraService(grpc_api.DRAPluginServicer):
         Raises:
             RailnetError, OSError: the claim is refused.
         """
+        self._refuse_a_pod_without_its_vf(identity)
         recorded = self._claims.get(identity.uid)
         try:
             allocated = claim.read(await self._read(identity), identity, self._facts.pool)
@@ -160,6 +163,12 @@ class DraService(grpc_api.DRAPluginServicer):
         if self._facts.why_closed is not None:
             raise NotReady(f"{identity} is not prepared: {self._facts.why_closed}")
         return await self._newly_prepared(allocated)
+
+    def _refuse_a_pod_without_its_vf(self, identity: ClaimIdentity) -> None:
+        """Refuse if the runtime would make the pod's sandbox without Railnet, for example: kubelet asks no driver again before containers start."""
+        why = self._facts.node_reason()
+        if why is not None:
+            raise NotReady(f"{identity} is not prepared: {why}; kubelet tries again")
 
     async def _newly_prepared(self, allocated: AllocatedClaim) -> PreparedClaim:
         identity, facts = allocated.identity, self._facts

@@ -43,6 +43,7 @@ class Host:
         self.by_pods: dict[PciAddress, str] = {}
         self.by_claims: dict[PciAddress, str] = {}
         self.closed: str | None = None
+        self.inactive: str | None = None
         self.reads: list[ClaimIdentity] = []
         self.release = threading.Event()
         self.release.set()
@@ -63,7 +64,13 @@ class Host:
             return self.by_claims
 
         facts = NodeFacts(
-            NODE, lambda: [PoolOffer(DEFAULT[0], OFFERED, {})], self.attached.get, by_pods, by_claims, self.closed
+            NODE,
+            lambda: [PoolOffer(DEFAULT[0], OFFERED, {})],
+            self.attached.get,
+            by_pods,
+            by_claims,
+            self.closed,
+            lambda: self.inactive,
         )
         return DraService(facts, self.claims(), CdiFiles(self.root), self._read, self._change, seconds)
 
@@ -140,6 +147,23 @@ def unprepared(host: Host, identity: ClaimIdentity = IDENTITY) -> str:
 
     during(host, act)
     return answers[0]
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["new claim", "prepared claim"])
+def test_no_claim_is_prepared_while_pods_would_start_without_their_rails(host: Host, *, before: bool) -> None:
+    if before:
+        prepared(host)
+    recorded = host.claims().uids
+    host.inactive = "the container runtime does not use /etc/cni/net.d/00-railnet.conflist"
+    answer = prepared(host)
+    host.inactive = None
+
+    assert (answer.error, list(answer.devices)) == (
+        "claim ml/train-vf is not prepared: the container runtime does not use /etc/cni/net.d/00-railnet.conflist; kubelet tries again",
+        [],
+    )
+    assert host.claims().uids == recorded
+    assert len(prepared(host).devices) == 1
 
 
 def test_claim_is_recorded_and_has_a_cdi_device(host: Host) -> None:
