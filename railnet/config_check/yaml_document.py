@@ -52,6 +52,7 @@ class YamlDocument:
         """
         self._root: yaml.Node | None = None
         self._broken: set[int] = set()  # ids of nodes, which `_root` keeps
+        self._entries: dict[int, dict[str, YamlPlace]] = {}  # by the same ids
         self.remarks: list[Remark] = []
         self.value: Any = {}
         self.has_value = True
@@ -77,14 +78,23 @@ class YamlDocument:
 
     def _look_up(self, path: str) -> tuple[YamlPlace | None, str]:
         """Return the nearest place that leads to a path, and the path of that place. Of a key that is there twice, the last counts."""
-        node, where, place = self._root, "", None
-        while node is not None and where != path:
-            towards = [(name, entry) for name, entry in _entries(node, where) if _leads_to(path, name)]
-            if not towards:
+        node, at, place = self._root, 0, None
+        while node is not None and at < len(path):
+            entries = self._entries_of(node)
+            ends = [end for end in _ends(path, at) if path[at:end] in entries]
+            if not ends:
                 break
-            where, place = max(reversed(towards), key=lambda named: len(named[0]))
+            place, at = entries[path[at : ends[-1]]], ends[-1]
             node = place.value
-        return place, where
+            at += path[at : at + 1] == "."
+        return place, path[:at]
+
+    def _entries_of(self, node: yaml.Node) -> dict[str, YamlPlace]:
+        """Return the places of a mapping's or a list's entries, by the part of a path that leads to each."""
+        known = self._entries.get(id(node))
+        if known is None:
+            known = self._entries[id(node)] = dict(_entries(node))
+        return known
 
     def is_broken(self, place: YamlPlace | None) -> bool:
         """Return whether YAML could not read a value, so that it says nothing about the value."""
@@ -192,14 +202,19 @@ def unquoted(node: yaml.Node) -> str | None:
     return f'YAML 1.1 reads {text:.60} without quotes as {meaning}; it is text in quotes: "{text:.60}"'
 
 
-def _entries(node: yaml.Node, path: str) -> Iterator[tuple[str, YamlPlace]]:
-    """Yield the path and the place of each entry of a mapping or a list."""
+def _entries(node: yaml.Node) -> Iterator[tuple[str, YamlPlace]]:
+    """Yield each entry of a mapping or a list, with the part of a path that leads to it."""
     if isinstance(node, yaml.SequenceNode):
-        yield from ((f"{path}[{at}]", YamlPlace(entry, entry)) for at, entry in enumerate(node.value))
+        yield from ((f"[{at}]", YamlPlace(entry, entry)) for at, entry in enumerate(node.value))
     elif isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             for name in _names_of(key):
-                yield within(path, name), YamlPlace(key, value)
+                yield within("", name), YamlPlace(key, value)
+
+
+def _ends(path: str, at: int) -> list[int]:
+    """Return where a part of a path that begins at `at` may end: a key may have dots and brackets itself."""
+    return [end for end in range(at + 1, len(path) + 1) if path[end : end + 1] in ("", ".", "[")]
 
 
 def _names_of(key: yaml.Node) -> Iterator[Any]:
@@ -214,10 +229,6 @@ def _names_of(key: yaml.Node) -> Iterator[Any]:
         return
     finally:
         loader.dispose()
-
-
-def _leads_to(path: str, name: str) -> bool:
-    return path == name or path.startswith((f"{name}.", f"{name}["))
 
 
 def _all_places(root: yaml.Node) -> Iterator[YamlPlace]:

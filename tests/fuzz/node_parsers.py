@@ -8,8 +8,9 @@ import io
 import json
 import tarfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from http import HTTPStatus
 from ipaddress import IPv4Address, ip_address
 from pathlib import Path
@@ -34,6 +35,7 @@ from railnet.bundle import archive, offline
 from railnet.config_check import node_comparison
 from railnet.config_check.chart_values import OWN_VALUES
 from railnet.config_check.checked_file import ThisNode, check
+from railnet.config_check.remark import Remark
 from railnet.configuration import Configuration
 from railnet.daemon import conflist, foreign_plugins
 from railnet.daemon.conflist import Beside
@@ -69,7 +71,7 @@ from railnet.vf.permitted_networks import (
 )
 from railnet.vf.rail_memory import Card, RailNumbers, UnreadableRailMemory
 from railnet.vf.record import Stage, UnreadableRecord, decode, encode, find_lost
-from tests.deviceplugin.builders import a_pf
+from tests.deviceplugin.builders import a_pf, a_vf
 from tests.fuzz.mutation import SEPARATOR
 from tests.fuzz.parser import LONGEST_MESSAGE, Parser
 from tests.railnet.vf.builders import a_record, an_attachment
@@ -249,8 +251,14 @@ def _no_folder(_: Configuration) -> tuple[str, ...]:
     raise Fault("host.cniBin", "the folder of CNI plugins cannot be read")
 
 
-_CARDS = Inventory((a_pf(), a_pf(address="0000:83:00.0", numa_node=1)))
-_A_NODE = ThisNode(lambda _: ("host-local", "whereabouts"), lambda read: node_comparison.remarks(read, _CARDS))
+_CARDS = Inventory((a_pf(), a_pf(address="0000:83:00.0", numa_node=1)), (a_vf("0000:c1:00.0", pf=None),))
+
+
+def _compared(read: Configuration) -> Iterator[Remark]:
+    return node_comparison.remarks(read, replace(_CARDS, rail_select=read.rail_select))
+
+
+_A_NODE = ThisNode(lambda _: ("host-local", "whereabouts"), _compared)
 _A_NODE_WITHOUT_PLUGINS = ThisNode(_no_folder, lambda read: node_comparison.remarks(read, Inventory()))
 
 
