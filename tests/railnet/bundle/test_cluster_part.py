@@ -2,15 +2,19 @@
 
 import json
 from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from railnet import __main__ as command
 from railnet.apiserver.client import RequestFailed
 from railnet.apiserver.request import ApiObject, Request
-from railnet.bundle import cluster_part
+from railnet.bundle import archive, cluster_part
 from railnet.bundle.cluster_part import ClusterBundle, Wanted
 from railnet.bundle.parts import BundleParts
+from railnet.cli import connection
+from railnet.cli.exit_status import ExitStatus
 from railnet.errors import Misconfigured
 from tests.railnet.bundle.planted_secret import PLANTED, planted
 
@@ -254,3 +258,46 @@ def test_object_of_another_form_ends_nothing(odd: dict[str, Any]) -> None:
     cluster.events["railnet"].append(odd)
 
     assert "nodes/a/doctor.json" in cluster.bundle().texts
+
+
+def ended(monkeypatch: pytest.MonkeyPatch, cluster: Cluster, *arguments: str) -> object:
+    monkeypatch.setattr(connection, "connect_with_exec", lambda *_: (cluster, cluster))
+    monkeypatch.setattr("sys.argv", ["railnet", "bundle", *arguments])
+    with pytest.raises(SystemExit) as end:
+        command.main()
+    return end.value.code
+
+
+@pytest.mark.parametrize("options", [["--all"], ["--node", "b"], ["-l", "gpu=old"]])
+def test_command_writes_an_archive_and_says_what_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, options: list[str]
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    file = tmp_path / "report.tar.gz"
+
+    assert ended(monkeypatch, Cluster(), *options, str(file)) == ExitStatus.UNKNOWN
+    said = capsys.readouterr()
+    assert said.out.startswith(f"{file} has ")
+    assert "railnet: b: taken\n" in said.err
+    assert "railnet: left out: nodes/b/status.json: the daemon does not answer\n" in said.err
+    assert "cluster/doctor.json" in archive.read(file).files
+
+
+@pytest.mark.parametrize(
+    ("options", "status"), [(["--node", "c"], ExitStatus.MISCONFIGURED), (["--all"], ExitStatus.FAILED)]
+)
+def test_cluster_that_gives_nothing_is_one_error_and_no_archive(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    options: list[str],
+    status: ExitStatus,
+) -> None:
+    cluster = Cluster()
+    if status == ExitStatus.FAILED:
+        cluster.before = refusing("/nodes")
+
+    assert ended(monkeypatch, cluster, *options, str(tmp_path / "report.tar.gz")) == status
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert list(tmp_path.iterdir()) == []
