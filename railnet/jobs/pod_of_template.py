@@ -201,7 +201,7 @@ def set_variables(job: JobManifest, pod: JsonObject, names: tuple[str, ...], var
         entries = container.get("env") or []
         if not isinstance(entries, list):
             raise Misconfigured(f"{job}: env of a container is {entries!r:.60}; it should be a list")
-        own = {mapping(job, entry, "a variable of a container").get("name") for entry in entries}
+        own = [mapping(job, entry, "a variable of a container").get("name") for entry in entries]
         added = [{"name": name, "value": value} for name, value in variables.items() if name not in own]
         container["env"] = [*entries, *added]
 

@@ -10,6 +10,8 @@ from railnet.objects import pod
 from railnet.train.job_file import job_of
 from tests.fuzz.parser import Parser
 
+# The functions that return these are called once, when the module is imported.
+_READERS = ("each_of.read", "each_by_name.read", "kubernetes_object.read", "_all", "_quantity", "_rails", "volume")
 _MOST_TASKS = 20  # whose objects are looked at: a file may ask for thousands
 
 
@@ -29,15 +31,16 @@ def job_file(data: bytes) -> None:
 
 
 def job_manifest(data: bytes) -> None:
-    """Judge a manifest: what is rendered of it is a pod or has a named mistake, and the manifest stays as it is."""
+    """Judge a manifest, or a list of one and of other objects: what is rendered of it is a pod or has a named mistake, and the manifest stays as it is."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
         return  # `explain` says so itself
+    document, *others = document if isinstance(document, list) and document else [document]
     if not isinstance(document, dict) or not makes_pods(document):
         return
     before = copy.deepcopy(document)
-    for rendered in pods_of(document, [document]):
+    for rendered in pods_of(document, [other for other in others if isinstance(other, dict)]):
         assert rendered.pod["kind"] == "Pod"
         assert pod.parse(rendered.pod).containers
         assert rendered.replicas is None or rendered.replicas >= 0
@@ -52,7 +55,7 @@ PARSERS = (
         {
             "railnet.train.job_file": ("job_of", "_read", "_wrong_keys", "_located"),
             "railnet.train.job_lines": (),
-            "railnet.train.job_values": (),
+            "railnet.train.job_values": _READERS,
         },
         largest=1 << 14,
     ),
