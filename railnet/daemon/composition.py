@@ -29,7 +29,7 @@ from deviceplugin.pool_selection import Pool, assign
 from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
 from railnet.configuration import Configuration
-from railnet.daemon import attachment_composition, dra_composition, provisioning, rails_condition
+from railnet.daemon import allocated_vfs, attachment_composition, dra_composition, provisioning, rails_condition
 from railnet.daemon.attachment_composition import NodeParts
 from railnet.daemon.background_tasks import BackgroundTasks
 from railnet.daemon.cni_folders_in_use import CniFoldersInUse
@@ -237,7 +237,9 @@ async def _serve(  # noqa: PLR0913 - composed once
     counters = RailCounters(node.table, node.sysfs, node.journal.records)
     losses, memlock = (
         LostRailsWatch(node.table, partial(_aged_records, node), observe),
-        MemlockLimits(configuration, node.table, node.journal.records),
+        MemlockLimits(
+            configuration, node.table, node.journal.records, partial(allocated_vfs.pods, configuration, kubelet)
+        ),
     )
     gauges = Gauges(
         vfs=partial(_vfs, node.table, services),

@@ -12,7 +12,6 @@ from contextlib import closing
 from pathlib import Path
 
 from railnet.configuration import Configuration
-from railnet.daemon import allocated_vfs
 from railnet.kernel.files import open_below
 from railnet.nri.created_container import CreatedContainer, ResourceLimit
 from railnet.nri.messages import BadMessage
@@ -30,8 +29,15 @@ _CONNECT_SECONDS = 5.0
 class MemlockLimits:
     """The plugin, connected anew whenever the runtime ends the connection: a runtime that starts anew has no plugins."""
 
-    def __init__(self, configuration: Configuration, table: VfTable, records: Callable[[], Iterable[Record]]) -> None:
-        self._configuration, self._table, self._records = configuration, table, records
+    def __init__(
+        self,
+        configuration: Configuration,
+        table: VfTable,
+        records: Callable[[], Iterable[Record]],
+        pods: Callable[[], Awaitable[Mapping[PciAddress, str] | None]],
+    ) -> None:
+        """Take what tells of the node's VFs: the table, the journal's records, and the UID of each VF's pod by kubelet's files."""
+        self._configuration, self._table, self._records, self._pods = configuration, table, records, pods
         self.trouble: str | None = None
         """Why containers do not get the limit; None if they do, or if none is configured."""
 
@@ -82,7 +88,7 @@ class MemlockLimits:
     async def _has_rail_on_host_network(self, container: CreatedContainer) -> bool:
         """Ask kubelet's files whether the pod has a VF of the container's devices: a privileged container has every device of the node."""
         vfs = vfs_of_devices(self._table.inventory, container.devices)
-        holders: Mapping[PciAddress, str] = (await allocated_vfs.pods(self._configuration) or {}) if vfs else {}
+        holders = (await self._pods() or {}) if vfs else {}
         return any(holders.get(vf) == container.pod_uid for vf in vfs)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from railnet.configuration import Configuration, HostConfiguration
-from railnet.daemon import allocated_vfs, memlock_limits
+from railnet.daemon import memlock_limits
 from railnet.daemon.memlock_limits import MemlockLimits
 from railnet.nri.api import nri_pb2 as api
 from railnet.nri.created_container import CreatedContainer, ResourceLimit
@@ -32,55 +32,52 @@ def numbers_on_host() -> tuple[int, int]:
     return ON_HOST.rdma.uverbs.major, ON_HOST.rdma.uverbs.minor
 
 
-def limits(root: Path = Path("/"), memlock: int | None = LIMIT.value) -> MemlockLimits:
+def limits(
+    root: Path = Path("/"), memlock: int | None = LIMIT.value, holders: Mapping[PciAddress, str] | None = None
+) -> MemlockLimits:
+    async def pods() -> Mapping[PciAddress, str] | None:
+        return holders
+
     host = HostConfiguration(root=root, nri=Path("/run/nri/nri.sock"))
-    return MemlockLimits(Configuration(host=host, memlock=memlock), VfTable(NODE), lambda: [RECORD])
+    return MemlockLimits(Configuration(host=host, memlock=memlock), VfTable(NODE), lambda: [RECORD], pods)
 
 
 def limit_of(
-    monkeypatch: pytest.MonkeyPatch,
     *devices: tuple[int, int],
     pod: str = "uid-1",
     own: str = "RLIMIT_NOFILE",
     holders: Mapping[PciAddress, str] | None = None,
 ) -> ResourceLimit | None:
-    async def pods(_: Configuration) -> Mapping[PciAddress, str] | None:
-        return holders
-
-    monkeypatch.setattr(allocated_vfs, "pods", pods)
-    return asyncio.run(limits().limit(CreatedContainer("ml/x main", pod, frozenset(devices), frozenset({own}))))
+    container = CreatedContainer("ml/x main", pod, frozenset(devices), frozenset({own}))
+    return asyncio.run(limits(holders=holders).limit(container))
 
 
-def test_container_with_its_pods_rail_gets_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert limit_of(monkeypatch, RAIL, DISK_LIKE) == LIMIT
+def test_container_with_its_pods_rail_gets_the_limit() -> None:
+    assert limit_of(RAIL, DISK_LIKE) == LIMIT
 
 
 @pytest.mark.parametrize("devices", [(), (DISK_LIKE,)])
-def test_container_without_the_rail_in_a_pod_with_one_gets_none(
-    devices: tuple[tuple[int, int], ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert limit_of(monkeypatch, *devices) is None
+def test_container_without_the_rail_in_a_pod_with_one_gets_none(devices: tuple[tuple[int, int], ...]) -> None:
+    assert limit_of(*devices) is None
 
 
 @pytest.mark.parametrize("pod", ["uid-2", ""])
-def test_privileged_container_of_another_pod_which_has_every_device_gets_none(
-    pod: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_privileged_container_of_another_pod_which_has_every_device_gets_none(pod: str) -> None:
     holders = {ON_HOST.address: "uid-1"}
-    assert limit_of(monkeypatch, RAIL, numbers_on_host(), pod=pod, holders=holders) is None
+    assert limit_of(RAIL, numbers_on_host(), pod=pod, holders=holders) is None
 
 
-def test_pod_on_the_hosts_network_is_known_by_kubelets_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pod_on_the_hosts_network_is_known_by_kubelets_files() -> None:
     holders = {ON_HOST.address: "uid-3"}
-    assert limit_of(monkeypatch, numbers_on_host(), pod="uid-3", holders=holders) == LIMIT
+    assert limit_of(numbers_on_host(), pod="uid-3", holders=holders) == LIMIT
 
 
-def test_container_keeps_the_runtimes_limit_when_kubelets_files_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert limit_of(monkeypatch, numbers_on_host(), pod="uid-3", holders=None) is None
+def test_container_keeps_the_runtimes_limit_when_kubelets_files_cannot_be_read() -> None:
+    assert limit_of(numbers_on_host(), pod="uid-3", holders=None) is None
 
 
-def test_limit_of_the_containers_own_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert limit_of(monkeypatch, RAIL, own="RLIMIT_MEMLOCK") is None
+def test_limit_of_the_containers_own_stands() -> None:
+    assert limit_of(RAIL, own="RLIMIT_MEMLOCK") is None
 
 
 def test_nothing_is_done_where_the_runtimes_limits_stand() -> None:
