@@ -30,6 +30,7 @@ class Kind(StrEnum):
 
     TENSORFLOW = "tensorflow"
     PYTORCH = "pytorch"
+    MPI = "mpi"
 
 
 class Contradictions(Misconfigured):
@@ -52,7 +53,7 @@ class TrainingJob:
         command: the program and its first arguments; empty for the image's own.
         script: text for /bin/sh in place of a command; None for none.
         gpus: for each worker. Parameter servers get none.
-        processes: how many processes of the job a worker runs; PyTorch's only. None for one for each GPU, and at least one.
+        processes: how many processes of the job a worker runs; PyTorch's and MPI's only. None for one for each GPU, and at least one.
         cpu, memory: requests of each task. The memory is the limit as well, so that a task that needs more ends alone.
         shared_memory: the size of /dev/shm, in memory that counts as the task's; None for what the container runtime gives.
         rails: how many VFs each task gets; 0 for none, AUTO for as many as it has GPUs and its node has rails.

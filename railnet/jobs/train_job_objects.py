@@ -20,6 +20,7 @@ JsonObject = dict[str, Any]
 
 GANG = SPELLINGS[0]  # the article's labels
 FILE = "job.yaml"  # the key of the ConfigMap
+AS = "railnet.io/train-as"  # annotation of the ConfigMap: as which operator's object the job was created; absent for plain Jobs
 COMPLETE = "railnet.io/train-complete"  # annotation of the ConfigMap: all objects have been created once
 _TASK = "task"  # the value of the annotation `railnet_labels.NAMES`
 _VF = "railnet.io/vf"
@@ -32,8 +33,9 @@ _MOUNT_FIELDS = (
 )  # of a volume in the file; its other fields are the volume's source
 
 
-def owner(job: TrainingJob, text: str) -> JsonObject:
-    """Return the object to which all others belong; `text` is the job's file."""
+def owner(job: TrainingJob, text: str, made_as: str | None = None) -> JsonObject:
+    """Return the object to which all others belong; `text` is the job's file, `made_as` the operator's object that it is, if it is one."""
+    annotations = {**job.annotations, **({AS: made_as} if made_as else {})}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -41,7 +43,7 @@ def owner(job: TrainingJob, text: str) -> JsonObject:
             "name": job.name,
             "namespace": job.in_namespace,
             "labels": {railnet_labels.TRAIN: job.name},
-            **({"annotations": dict(job.annotations)} if job.annotations else {}),
+            **({"annotations": annotations} if annotations else {}),
         },
         "data": {FILE: text},
     }
@@ -115,38 +117,73 @@ def _worker_job(task: Task, peers: Peers) -> JsonObject:
     }
 
 
-def _template(task: Task, peers: Peers, restarts: str) -> JsonObject:
-    job = task.job
-    metadata: JsonObject = {"labels": {**task.labels, railnet_labels.TRAIN: job.name}}
-    annotations = dict(job.annotations)
-    _join_gang(job, metadata["labels"], annotations)
-    if job.rails:
-        metadata["labels"][railnet_labels.NET1] = "true"
+def pod_metadata(job: TrainingJob, labels: dict[str, str], gang_pods: int, *, rails: bool = True) -> JsonObject:
+    """Return the metadata of a pod template: these labels, the gang of so many pods, and the request for rails."""
+    labels, annotations = dict(labels), dict(job.annotations)
+    if job.in_gang:
+        labels |= {GANG.name: job.name, GANG.least: str(gang_pods)}
+    if job.topology is not None:
+        constraint = {"required": {"topologies": [{"key": job.topology}]}}
+        annotations[CONSTRAINT] = json.dumps(constraint, separators=(",", ":"))
+    if job.rails and rails:
+        labels[railnet_labels.NET1] = "true"
         annotations[_VF] = str(job.rails)
-    if job.on_net1:
-        annotations[railnet_labels.NAMES] = _TASK
-    if job.kind != Kind.TENSORFLOW:  # of TensorFlow's pods it is read from TF_CONFIG
-        annotations[railnet_labels.SIZE] = str(job.ps + job.workers)
-    if annotations:
-        metadata["annotations"] = annotations
-    return {"metadata": metadata, "spec": _pod_spec(task, peers, restarts)}
+    return {"labels": labels, **({"annotations": annotations} if annotations else {})}
 
 
-def _pod_spec(task: Task, peers: Peers, restarts: str) -> JsonObject:
-    job = task.job
-    volumes = [volume for volume, _ in _volumes(job)]
+def pod_spec(job: TrainingJob, restarts: str) -> JsonObject:
+    """Return the specification of a pod, without its containers."""
     optional: JsonObject = {
-        # torchrun before 2.0 gives the others rank 0's host name, and no PET_LOCAL_ADDR: the name of its Service is found by the namespace's DNS.
-        "hostname": task.name if job.kind == Kind.PYTORCH else None,
         "imagePullSecrets": [{"name": name} for name in job.image_pull_secrets],
         "priorityClassName": job.priority,
         "nodeSelector": dict(job.node_selector),
         "tolerations": [dict(toleration) for toleration in job.tolerations],
         "affinity": dict(job.affinity),
-        "volumes": volumes,
+        "volumes": [volume for volume, _ in _volumes(job)],
     }
-    spec: JsonObject = {"restartPolicy": restarts, "containers": [_container(task, peers)]}
-    return {**spec, **{key: value for key, value in optional.items() if value}}
+    return {"restartPolicy": restarts, **{key: value for key, value in optional.items() if value}}
+
+
+def container_of(job: TrainingJob, name: str, *, gpus: bool) -> JsonObject:
+    """Return the container of a pod, without its variables and ports."""
+    command = ["/bin/sh", "-c", job.script, name] if job.script is not None else list(job.command)
+    amounts = {job.gpu_resource: str(job.gpus)} if job.gpus and gpus else {}
+    mounts = [mount for _, mount in _volumes(job)]
+    return {
+        "name": name,
+        "image": job.image,
+        "resources": {
+            "requests": {"cpu": job.cpu, "memory": job.memory, **amounts},
+            "limits": {"memory": job.memory, **amounts},
+        },
+        **({"command": command} if command else {}),
+        **({"volumeMounts": mounts} if mounts else {}),
+    }
+
+
+def _template(task: Task, peers: Peers, restarts: str) -> JsonObject:
+    job = task.job
+    metadata = pod_metadata(job, {**task.labels, railnet_labels.TRAIN: job.name}, job.ps + job.workers)
+    annotations = dict(metadata.get("annotations", {}))
+    if job.on_net1:
+        annotations[railnet_labels.NAMES] = _TASK
+    if job.kind != Kind.TENSORFLOW:  # of TensorFlow's pods it is read from TF_CONFIG
+        annotations[railnet_labels.SIZE] = str(job.ps + job.workers)
+    # torchrun before 2.0 gives the others rank 0's host name, and no PET_LOCAL_ADDR: the name of its Service is found by the namespace's DNS.
+    hostname = {"hostname": task.name} if job.kind == Kind.PYTORCH else {}
+    spec = {**pod_spec(job, restarts), **hostname, "containers": [_container(task, peers)]}
+    return {"metadata": {**metadata, **({"annotations": annotations} if annotations else {})}, "spec": spec}
+
+
+def _container(task: Task, peers: Peers) -> JsonObject:
+    job = task.job
+    arguments = peers.arguments(task)
+    return {
+        **container_of(job, task.name, gpus=task.role == WORKER),
+        **({"args": arguments} if arguments else {}),
+        "env": [{"name": name, "value": value} for name, value in peers.variables(task).items()],
+        "ports": [{"name": _port_name(job), "containerPort": job.port}],
+    }
 
 
 def _volumes(job: TrainingJob) -> Iterator[tuple[JsonObject, JsonObject]]:
@@ -169,35 +206,6 @@ def _volumes(job: TrainingJob) -> Iterator[tuple[JsonObject, JsonObject]]:
             {"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory", "sizeLimit": job.shared_memory}},
             {"name": _SHARED_MEMORY, "mountPath": "/dev/shm"},  # noqa: S108 - the path that the kernel's shm_open(3) uses
         )
-
-
-def _join_gang(job: TrainingJob, labels: dict[str, str], annotations: dict[str, str]) -> None:
-    """Add to a pod's labels and annotations what makes it a member of its job's gang."""
-    if job.in_gang:
-        labels |= {GANG.name: job.name, GANG.least: str(job.ps + job.workers)}
-    if job.topology is not None:
-        constraint = {"required": {"topologies": [{"key": job.topology}]}}
-        annotations[CONSTRAINT] = json.dumps(constraint, separators=(",", ":"))
-
-
-def _container(task: Task, peers: Peers) -> JsonObject:
-    job = task.job
-    command = ["/bin/sh", "-c", job.script, task.name] if job.script is not None else list(job.command)
-    gpus = {job.gpu_resource: str(job.gpus)} if job.gpus and task.role == WORKER else {}
-    arguments, mounts = peers.arguments(task), [mount for _, mount in _volumes(job)]
-    return {
-        "name": task.name,
-        "image": job.image,
-        **({"args": arguments} if arguments else {}),
-        "env": [{"name": name, "value": value} for name, value in peers.variables(task).items()],
-        "ports": [{"name": _port_name(job), "containerPort": job.port}],
-        "resources": {
-            "requests": {"cpu": job.cpu, "memory": job.memory, **gpus},
-            "limits": {"memory": job.memory, **gpus},
-        },
-        **({"command": command} if command else {}),
-        **({"volumeMounts": mounts} if mounts else {}),
-    }
 
 
 def _port_name(job: TrainingJob) -> str:

@@ -17,6 +17,7 @@ from railnet.cli.arguments import (
 from railnet.cli.exit_status import ExitStatus
 from railnet.cli.messages import say
 from railnet.cli.output import Form, chosen
+from railnet.jobs.train_operator_objects import OPERATOR_OBJECTS
 from railnet.train import job_template
 from railnet.train.job_template import KINDS, NAME
 
@@ -66,6 +67,12 @@ def _add_up(up: argparse.ArgumentParser) -> None:
         "--output",
         choices=(str(Form.JSON), str(Form.YAML)),
         help="with --dry-run: print the objects (their names)",
+    )
+    up.add_argument(
+        "--as",
+        dest="made_as",
+        choices=tuple(OPERATOR_OBJECTS),
+        help="create the object of an operator that the cluster has (plain Jobs and Services)",
     )
     up.set_defaults(refuse=up.error)
 
@@ -126,7 +133,7 @@ def _up(arguments: argparse.Namespace) -> bool:
 
     if arguments.output and not arguments.dry_run:
         arguments.refuse("-o prints objects that are not created: add --dry-run=client, or --dry-run=server")
-    file = up.read(arguments.file)
+    file = up.read(arguments.file, arguments.made_as)
     output = chosen(arguments.output, no_color=True)
     if arguments.dry_run == "client":
         return dry_run.client(file, output)

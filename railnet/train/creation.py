@@ -10,13 +10,15 @@ from collections.abc import Callable
 from dataclasses import fields
 from enum import Enum
 from http import HTTPStatus
+from typing import NamedTuple
 
 from railnet.apiserver.client import Absent, ApiServer, Conflict, RequestFailed
-from railnet.apiserver.request import ApiObject, JsonObject, create, delete, get, merge_patch
+from railnet.apiserver.request import ApiObject, Collection, JsonObject, create, delete, get, list_page, merge_patch
 from railnet.errors import Misconfigured
 from railnet.jobs.railnet_labels import TRAIN
 from railnet.jobs.train_job import TrainingJob
-from railnet.jobs.train_job_objects import COMPLETE, FILE, objects, owned, owner
+from railnet.jobs.train_job_objects import AS, COMPLETE, FILE, objects, owned, owner
+from railnet.jobs.train_operator_objects import OPERATOR_OBJECTS, object_as
 from railnet.objects.metadata_times import is_deleted
 from railnet.objects.owner_reference import references
 from railnet.train.failure import TrainFailed
@@ -39,14 +41,36 @@ class CreationOutcome(Enum):
     UNCHANGED = "unchanged"
 
 
+class JobFile(NamedTuple):
+    """A file that has been read and checked.
+
+    Attributes:
+        made_as: the operator's object that the job is, by its name in `OPERATOR_OBJECTS`; None for plain Jobs.
+    """
+
+    text: str
+    job: TrainingJob
+    made_as: str | None = None
+
+    @property
+    def owner(self) -> JsonObject:
+        """The object to which all others belong."""
+        return owner(self.job, self.text, self.made_as)
+
+    @property
+    def objects(self) -> list[JsonObject]:
+        """All objects but the owner, in the order of their creation."""
+        return list(objects(self.job)) if self.made_as is None else [object_as(self.job, self.made_as)]
+
+
 class Creation:
     """Creates one job."""
 
-    def __init__(self, api: ApiServer, job: TrainingJob, text: str, say: Callable[[str], None]) -> None:
-        """Create a job of a file with this text; `say` is told each phase."""
-        self._api, self._job, self._text, self._say = api, job, text, say
+    def __init__(self, api: ApiServer, file: JobFile, say: Callable[[str], None]) -> None:
+        """Create the job of a file; `say` is told each phase."""
+        self._api, self._file, self._job, self._text, self._say = api, file, file.job, file.text, say
         self._run = str(uuid.uuid4())
-        self._place = named(CONFIG_MAPS, job.name, job.in_namespace)
+        self._place = named(CONFIG_MAPS, file.job.name, file.job.in_namespace)
         self._mine: list[ApiObject] = []  # objects that this run may have created, and deletes if it is ended
 
     def run(self) -> CreationOutcome:
@@ -57,12 +81,13 @@ class Creation:
             RequestFailed: the API server refuses an object.
         """
         check_priority(self._api, self._job)
+        check_served(self._api, self._file)
         self._create_namespace()
         self._mine.append(self._place)
         config_map = self._create_owner()
         if is_complete(config_map):
             return CreationOutcome.UNCHANGED
-        uid, whole = config_map["metadata"]["uid"], list(objects(self._job))
+        uid, whole = config_map["metadata"]["uid"], self._file.objects
         self._say(f"creating {len(whole)} objects in namespace {self._job.in_namespace}")
         for body in whole:
             self._create_owned(owned(body, uid), uid)
@@ -109,7 +134,7 @@ class Creation:
 
     def _create_owner(self) -> JsonObject:
         """Create the owner, or return the one that there is of the same job."""
-        body = owner(self._job, self._text)
+        body = self._file.owner
         body["metadata"]["annotations"] = {**body["metadata"].get("annotations", {}), _RUN: self._run}
         for _ in range(_TRIES):
             try:
@@ -141,11 +166,15 @@ class Creation:
             )
 
     def _is_same(self, config_map: JsonObject) -> bool:
+        if _as(config_map) != self._file.made_as:
+            return False
         other = _job(config_map)
         return other == self._job if other else (config_map.get("data") or {}).get(FILE) == self._text
 
     def _difference(self, config_map: JsonObject) -> str:
         other = _job(config_map)
+        if _as(config_map) != self._file.made_as:
+            return f", which is {_as(config_map) or 'plain Jobs'}"
         if other is None:
             return ""
         names = [field.name for field in fields(other) if getattr(other, field.name) != getattr(self._job, field.name)]
@@ -191,6 +220,26 @@ def check_priority(api: ApiServer, job: TrainingJob) -> None:
             raise
 
 
+def check_served(api: ApiServer, file: JobFile) -> None:
+    """Find out whether the cluster has the kind of the operator's object that the job is to be.
+
+    Raises:
+        CreationRefused: it has not.
+    """
+    if file.made_as is None:
+        return
+    wanted = OPERATOR_OBJECTS[file.made_as]
+    try:
+        api.send(list_page(Collection(wanted.api_version, wanted.resource, file.job.in_namespace), 1))
+    except Absent:
+        raise CreationRefused(
+            f"the cluster has no {wanted.kind} ({wanted.api_version}): install {wanted.operator}, or leave --as {file.made_as} out"
+        ) from None
+    except RequestFailed as error:
+        if error.status != HTTPStatus.FORBIDDEN:  # a user may create what they may not list
+            raise
+
+
 def namespace_exists(api: ApiServer, job: TrainingJob) -> bool:
     """Return whether the job's namespace exists, as far as this user may know."""
     try:
@@ -203,9 +252,14 @@ def namespace_exists(api: ApiServer, job: TrainingJob) -> bool:
     return True
 
 
+def _as(config_map: JsonObject) -> str | None:
+    name: str | None = (config_map["metadata"].get("annotations") or {}).get(AS)
+    return name
+
+
 def _job(config_map: JsonObject) -> TrainingJob | None:
     """Return the job that an owner says; None if another version of Railnet wrote a file that this one cannot read."""
     try:
-        return job_of(str((config_map.get("data") or {}).get(FILE, "")), FILE)
+        return job_of(str((config_map.get("data") or {}).get(FILE, "")), FILE, _as(config_map))
     except Misconfigured:
         return None

@@ -6,10 +6,8 @@ from railnet.apiserver.client import ApiServer, Conflict, RequestFailed
 from railnet.apiserver.request import JsonObject, create_dry
 from railnet.cli.messages import say
 from railnet.cli.output import Output
-from railnet.jobs.train_job_objects import objects, owner
-from railnet.train.creation import CreationRefused, check_priority, namespace_exists
+from railnet.train.creation import CreationRefused, JobFile, check_priority, check_served, namespace_exists
 from railnet.train.job_lookup import address
-from railnet.train.up import JobFile
 
 
 def client(file: JobFile, output: Output) -> bool:
@@ -27,6 +25,7 @@ def server(api: ApiServer, file: JobFile, output: Output) -> bool:
     """
     namespace = file.job.in_namespace
     check_priority(api, file.job)
+    check_served(api, file)
     if not namespace_exists(api, file.job):
         raise CreationRefused(
             f"namespace {namespace} does not exist, so the API server can check nothing in it; kubectl create namespace {namespace}, or use "
@@ -51,7 +50,7 @@ def server(api: ApiServer, file: JobFile, output: Output) -> bool:
 
 
 def _all(file: JobFile) -> list[JsonObject]:
-    return [owner(file.job, file.text), *objects(file.job)]
+    return [file.owner, *file.objects]
 
 
 def _show(documents: Iterable[JsonObject], output: Output) -> None:

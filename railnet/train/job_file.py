@@ -11,6 +11,7 @@ from railnet import strict_yaml
 from railnet.errors import Misconfigured
 from railnet.jobs.train_job import AUTO, MEMORY, PYTORCH_PORT, Contradictions, Kind, TrainingJob
 from railnet.jobs.train_job_environment import Peers
+from railnet.jobs.train_operator_objects import check_as
 from railnet.train import job_values as values
 from railnet.train.job_lines import line_of, not_yaml
 from railnet.value_readers import BOOLEAN, NETWORK_NAME, RESOURCE, TEXT, Reader, Scalar, one_of, shown
@@ -55,7 +56,7 @@ _FIELDS: dict[str, Reader[Any]] = {
     "topology": values.LABEL_KEY,
 }
 _READERS: dict[str, Reader[Any]] = {**_REQUIRED, **_FIELDS}
-_OF_ONE_KIND = {"ps": Kind.TENSORFLOW, "processes": Kind.PYTORCH}
+_OF_SOME_KINDS = {"ps": (Kind.TENSORFLOW,), "processes": (Kind.PYTORCH, Kind.MPI)}
 
 
 def text_of(file: str) -> str:
@@ -79,8 +80,8 @@ def text_of(file: str) -> str:
         raise Misconfigured(f"{file} cannot be read: it is no text in UTF-8; give the job as YAML") from None
 
 
-def job_of(text: str, source: str) -> TrainingJob:
-    """Read a job from the text of its file.
+def job_of(text: str, source: str, made_as: str | None = None) -> TrainingJob:
+    """Read a job from the text of its file; `made_as` names the operator's object that it is to be.
 
     Raises:
         Misconfigured: the text is not YAML, or has wrong keys or values; the message begins with `source` and has the line of each.
@@ -89,11 +90,13 @@ def job_of(text: str, source: str) -> TrainingJob:
     if broken is not None:
         raise Misconfigured(f"{source}, line {broken[0]}: {broken[1]}")
     try:
-        return _read(strict_yaml.read(text))
+        job = _read(strict_yaml.read(text))
+        check_as(job, made_as)
     except RecursionError:
         raise Misconfigured(f"{source} is nested too deeply") from None
     except Misconfigured as error:
         raise Misconfigured(_located(text, source, _messages(error))) from None
+    return job
 
 
 def _read(document: Any) -> TrainingJob:
@@ -127,8 +130,9 @@ def _wrong_keys(document: Mapping[Any, Any], kind: object) -> Iterator[str]:
             near = get_close_matches(name, _READERS, 1)
             known = f"did you mean {near[0]}?" if near else f"known here: {', '.join(_READERS)}"
             yield f"{name:.80} is an unknown key; {known}"
-        elif key in _OF_ONE_KIND and kind in tuple(Kind) and kind != _OF_ONE_KIND[key]:
-            yield f"{key} is for kind: {_OF_ONE_KIND[key]}, and this job's kind is {kind}; remove {key}, or change kind"
+        elif key in _OF_SOME_KINDS and kind in tuple(Kind) and kind not in _OF_SOME_KINDS[key]:
+            kinds = " or ".join(_OF_SOME_KINDS[key])
+            yield f"{key} is for kind: {kinds}, and this job's kind is {kind}; remove {key}, or change kind"
     yield from (
         f"{key} is missing; it should be {reader.should_be}" for key, reader in _REQUIRED.items() if key not in document
     )
@@ -136,7 +140,7 @@ def _wrong_keys(document: Mapping[Any, Any], kind: object) -> Iterator[str]:
 
 def _defaults(read: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a kind has where the file says nothing, and other kinds have not."""
-    if read.get("kind") != Kind.PYTORCH:
+    if read.get("kind", Kind.TENSORFLOW) == Kind.TENSORFLOW:
         return {}
     memory = read.get("memory", MEMORY)
     return {"port": PYTORCH_PORT, "sharedMemory": memory, "rails": AUTO if read.get("gpus", 0) > 1 else 1}

@@ -73,8 +73,23 @@ gpus: 1                        # of each worker
 rails: 1                       # VFs of each task; 0: none, all goes over eth0
 # rendezvous: eth0             # the names in TF_CONFIG lead to net1, if there are rails; this needs Railnet's controllers
 """
-_TEXTS = {"pytorch": _PYTORCH, "tensorflow": _TENSORFLOW}
+_MPI = """\
+kind: mpi                      # runs as the object of mpi-operator: railnet train up --as mpijob -f job.yaml
+name: {name}                    # of the job; its pods are {name}-launcher and {name}-worker-0, {name}-worker-1, …
+image: registry.example/train:1  # with mpirun, sshd, and the program
+
+# It runs in the launcher, which gets the list of hosts (OMPI_MCA_orte_default_hostfile) and the keys from the operator.
+command: [mpirun, --allow-run-as-root, -np, "16", python, /train.py]
+workers: 2                     # pods that run sshd
+gpus: 8                        # of each worker
+# processes: 8                 # slots of each worker: one for each GPU
+
+# The InfiniBand network
+rails: auto                    # a VF for each GPU, up to the rails of a node (node.yaml says how many; if it does not: a number)
+"""
+_TEXTS = {"pytorch": _PYTORCH, "tensorflow": _TENSORFLOW, "mpi": _MPI}
 KINDS = tuple(_TEXTS)
+MADE_AS = {"mpi": "mpijob"}  # the kinds that are the object of an operator in any case
 
 
 def text_of(kind: str, name: str = NAME) -> str:
@@ -111,4 +126,5 @@ def write(kind: str, name: str, file: str | None, *, force: bool) -> None:
         raise Misconfigured(
             f"{file} cannot be written: {error.strerror}; name a file in a folder that exists"
         ) from None
-    tell(f"{file} is written; change image and command, and then: railnet train up -f {file}")
+    made_as = f" --as {MADE_AS[kind]}" if kind in MADE_AS else ""
+    tell(f"{file} is written; change image and command, and then: railnet train up{made_as} -f {file}")

@@ -7,11 +7,13 @@ from http import HTTPStatus
 
 from railnet.apiserver.client import Absent, RequestFailed, StreamingApiServer
 from railnet.apiserver.request import ApiObject, get, log
+from railnet.jobs.pod_progress import Stage
 from railnet.jobs.task_states import TaskState, task_states
 from railnet.jobs.train_job import PS
 from railnet.train.job_lookup import DEPLOYMENTS, JOBS, PODS, collection, listed, named
 
 _PAUSE_SECONDS = 1.0
+_ENDED = frozenset({Stage.SUCCEEDED, Stage.FAILED})
 
 
 def states(api: StreamingApiServer, name: str, namespace: str) -> tuple[TaskState, ...]:
@@ -24,7 +26,7 @@ def whole(
     api: StreamingApiServer, job: str, namespace: str, task: TaskState, *, previous: bool = False
 ) -> Iterator[bytes]:
     """Yield the lines that a task's container has written so far; `previous` is the container before its last restart."""
-    parameters = {"container": f"{job}-{task.name}", **({"previous": "true"} if previous else {})}
+    parameters = {"container": task.container or f"{job}-{task.name}", **({"previous": "true"} if previous else {})}
     return api.lines(log(_log_of(namespace, task.pod), **parameters))
 
 
@@ -41,7 +43,7 @@ class FollowedLog:
     ) -> None:
         """Follow a task of a job."""
         self._api, self._job, self._namespace, self._task, self._sleep = api, job, namespace, task, sleep
-        self._pod, self._restarts = "", 0
+        self._pod, self._container, self._restarts = "", "", 0
         # Lines are asked for by whole seconds, so those that were read already are known by their own times.
         self._last, self._at_last = b"", 0
 
@@ -63,7 +65,7 @@ class FollowedLog:
     def _read(self, **parameters: str) -> Iterator[bytes]:
         """Yield the lines after the last one. `lines` looks at what has ended the stream."""
         # The container is named, because a webhook may have put others beside it.
-        parameters["container"] = f"{self._job}-{self._task.name}"
+        parameters["container"] = self._container
         if self._last:
             parameters["sinceTime"] = _second(self._last)
         last, seen, met = self._last, self._at_last, 0
@@ -91,16 +93,15 @@ class FollowedLog:
             makers = [self._api.send(get(maker))]
         except Absent:
             makers = []
-        labels = {"job": task.role, "task": str(task.index)}
-        pods = [
-            pod
-            for pod in listed(self._api, collection(PODS, self._namespace, self._job))
-            if labels.items() <= pod["metadata"]["labels"].items()
-        ]
-        pod = next(iter(task_states((), pods, {})), None)
-        if pod is None:
+        pods = listed(self._api, collection(PODS, self._namespace, self._job))
+        state = next((state for state in task_states((), pods, {}) if state.name == task.name), None)
+        if state is None:
             return "", 0, not makers or task_states(makers, (), {})[0].ended
-        return pod.pod, pod.restarts, bool(makers) and task_states(makers, pods, {})[0].ended
+        self._container = state.container
+        # An operator's pod has no Job of its own, and its end is the task's.
+        over = task_states(makers, pods, {}) if makers else ()
+        ended = next((known.ended for known in over if known.name == task.name), state.stage in _ENDED)
+        return state.pod, state.restarts, ended
 
 
 def _log_of(namespace: str, pod: str) -> ApiObject:

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from railnet.apiserver.client import StreamingApiServer
 from railnet.cli.messages import say, tell
@@ -11,8 +11,9 @@ from railnet.cli.table import Column, aligned
 from railnet.jobs.pod_progress import Stage
 from railnet.jobs.task_states import TaskState, refusals_of, summary, task_states
 from railnet.jobs.train_job import TrainingJob
+from railnet.jobs.train_operator_objects import pods_as
 from railnet.train import job_file
-from railnet.train.creation import Creation, CreationOutcome
+from railnet.train.creation import Creation, CreationOutcome, JobFile
 from railnet.train.interruption import ended_by_sigterm, uninterrupted
 from railnet.train.job_lookup import CONFIG_MAPS, DEPLOYMENTS, JOBS, PODS, collection, everything
 from railnet.train.screen import Screen
@@ -29,21 +30,16 @@ _SAYS = {
 }
 
 
-class JobFile(NamedTuple):
-    """A file that has been read and checked."""
-
-    text: str
-    job: TrainingJob
-
-
-def read(file: str) -> JobFile:
+def read(file: str, made_as: str | None = None) -> JobFile:
     """Read and check a job's file; `-` is stdin. Nothing is asked of a cluster.
+
+    `made_as` names the operator's object that the job is to be; None for plain Jobs.
 
     Raises:
         Misconfigured: the file is broken; the message has all that is wrong with it.
     """
     text = job_file.text_of(file)
-    return JobFile(text, job_file.job_of(text, "stdin" if file == "-" else file))
+    return JobFile(text, job_file.job_of(text, "stdin" if file == "-" else file, made_as), made_as)
 
 
 def up(api: StreamingApiServer, file: JobFile, *, wait: bool) -> bool:
@@ -53,8 +49,8 @@ def up(api: StreamingApiServer, file: JobFile, *, wait: bool) -> bool:
         CreationRefused: there is another job of that name.
         RequestFailed: the API server refuses an object, and nothing is left of the others.
     """
-    text, job = file
-    creation = Creation(api, job, text, tell)
+    job = file.job
+    creation = Creation(api, file, tell)
     with ended_by_sigterm():
         try:
             outcome = creation.run()
@@ -62,7 +58,7 @@ def up(api: StreamingApiServer, file: JobFile, *, wait: bool) -> bool:
             _take_back(creation, job)
             raise
         tell(_SAYS[outcome].format(job.name, job.in_namespace))
-        return not wait or _wait(api, job)
+        return not wait or _wait(api, job, pods_as(job) if file.made_as else 0)
 
 
 def _take_back(creation: Creation, job: TrainingJob) -> None:
@@ -74,7 +70,8 @@ def _take_back(creation: Creation, job: TrainingJob) -> None:
         say(f"railnet train down {job.name} -n {job.in_namespace} removes it")
 
 
-def _wait(api: StreamingApiServer, job: TrainingJob) -> bool:
+def _wait(api: StreamingApiServer, job: TrainingJob, least: int) -> bool:
+    """Wait until at least so many tasks run, which an operator makes when it likes, and all that there are."""
     namespace, name = job.in_namespace, job.name
     collections: dict[str, Any] = {
         resource: (collection(resource, namespace, name), lambda document: document)
@@ -93,7 +90,7 @@ def _wait(api: StreamingApiServer, job: TrainingJob) -> bool:
                 word = summary(states)
                 if live.listed:
                     screen.show(list(shown(states, live.trouble, live=screen.live)))
-                    if word in _ENDINGS:
+                    if word in _ENDINGS and (len(states) >= least or word == "failed"):
                         tell(f"job {name}: {word} after {time.monotonic() - began:.0f} s")
                         return word != "failed"
                 elif live.trouble:

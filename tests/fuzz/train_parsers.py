@@ -6,6 +6,7 @@ import json
 from railnet.errors import Misconfigured
 from railnet.jobs.job_pods import makes_pods, pods_of
 from railnet.jobs.train_job_objects import objects
+from railnet.jobs.train_operator_objects import OPERATOR_OBJECTS, object_as
 from railnet.objects import pod
 from railnet.train.job_file import job_of
 from tests.fuzz.parser import Parser
@@ -18,8 +19,13 @@ _MOST_TASKS = 20  # whose objects are looked at: a file may ask for thousands
 def job_file(data: bytes) -> None:
     """Judge a job's file: each of its pods is one, and a file that is read twice is the same job."""
     text = data.decode(errors="replace")
-    job = job_of(text, "job.yaml")
+    job = job_of(text, "job.yaml", "mpijob" if "kind: mpi" in text else None)
     if job.workers + job.ps > _MOST_TASKS:
+        return
+    for name, wanted in OPERATOR_OBJECTS.items():
+        if wanted.job_kind == job.kind:
+            assert all(pod.parse(rendered.pod).containers for rendered in pods_of(object_as(job, name)))
+    if job.kind == "mpi":
         return
     made = list(objects(job))
     json.dumps(made)
@@ -27,7 +33,7 @@ def job_file(data: bytes) -> None:
     assert len(pods) == job.workers + job.ps
     for one in pods:
         assert pod.parse({**one, "kind": "Pod"}).containers
-    assert job_of(text, "job.yaml") == job
+    assert job.kind == "mpi" or job_of(text, "job.yaml") == job
 
 
 def job_manifest(data: bytes) -> None:

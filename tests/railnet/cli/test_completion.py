@@ -44,7 +44,8 @@ def test_script_completes_the_program_and_the_plugin_of_kubectl(shell: str) -> N
     [
         ("railnet tr", {"train"}),
         ("railnet train ", {"init", "up", "down", "ls", "logs", "top"}),
-        ("railnet train init ", {"pytorch", "tensorflow"}),
+        ("railnet train init ", {"pytorch", "tensorflow", "mpi"}),
+        ("railnet train up --as ", {"pytorchjob", "jobset", "mpijob"}),
         ("railnet train up --dry-run ", {"client", "server"}),
         ("kubectl-railnet train ls -o ", {"json", "yaml", "wide"}),
         ("railnet doctor --kubec", {"--kubeconfig"}),

@@ -91,12 +91,15 @@ _MINIMAL = "name: a\nimage: b\nworkers: 1\n"
         (_MINIMAL + "env:\n\tA: b\n", "job.yaml, line 5: it is not YAML: a line begins with a tab; indent with spaces"),
         (_MINIMAL + "---\n" + _MINIMAL, "job.yaml, line 4: a second document begins here"),
         (_MINIMAL + "zzz: 1\n", "job.yaml, line 4: zzz is an unknown key; known here: name, image, workers, kind"),
-        (_MINIMAL + "kind: torch\n", "line 4: kind is 'torch'; it should be one of tensorflow, pytorch"),
+        (_MINIMAL + "kind: torch\n", "line 4: kind is 'torch'; it should be one of tensorflow, pytorch, mpi"),
         (
             _MINIMAL + "kind: pytorch\nps: 1\n",
             "line 5: ps is for kind: tensorflow, and this job's kind is pytorch; remove ps",
         ),
-        (_MINIMAL + "processes: 8\n", "line 4: processes is for kind: pytorch, and this job's kind is tensorflow"),
+        (
+            _MINIMAL + "processes: 8\n",
+            "line 4: processes is for kind: pytorch or mpi, and this job's kind is tensorflow",
+        ),
         (
             _MINIMAL + "sharedMemory: lots\n",
             "line 4: sharedMemory is 'lots'; it should be a quantity above 0, such as 16Gi, or none",

@@ -9,14 +9,14 @@ from railnet.errors import Misconfigured
 from railnet.train import job_template
 from railnet.train.failure import TrainFailed
 from railnet.train.job_file import job_of
-from railnet.train.job_template import KINDS, text_of, write
+from railnet.train.job_template import KINDS, MADE_AS, text_of, write
 
 _OPTION = re.compile(r"^# ( *[A-Za-z]+:.*)$", re.MULTILINE)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_file_of_each_kind_is_a_job(kind: str) -> None:
-    job = job_of(text_of(kind, "cifar"), "job.yaml")
+    job = job_of(text_of(kind, "cifar"), "job.yaml", MADE_AS.get(kind))
 
     assert (job.kind, job.name, job.workers > 1) == (kind, "cifar", True)
 
@@ -24,7 +24,7 @@ def test_file_of_each_kind_is_a_job(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_line_that_is_a_comment_may_be_a_key(kind: str) -> None:
     text = _OPTION.sub(r"\1", text_of(kind))
-    job = job_of(text, "job.yaml")
+    job = job_of(text, "job.yaml", MADE_AS.get(kind))
 
     assert len(_OPTION.findall(text_of(kind))) > 10
     assert (job.namespace, job.gang, job.restart, set(job.volumes)) == (

@@ -1,0 +1,187 @@
+"""A job of `railnet train` as the object of an operator of training jobs, which then makes pods, names and restarts in its own way.
+
+Sources: kubeflow/training-operator v1.9 (pkg/apis/kubeflow.org/v1/pytorch_types.go), kubernetes-sigs/jobset v0.10 (api/jobset/v1alpha2/jobset_types.go),
+kubeflow/mpi-operator v0.8 (pkg/apis/kubeflow/v2beta1/types.go).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from railnet.errors import Misconfigured
+from railnet.jobs import railnet_labels
+from railnet.jobs.train_job import WORKER, Kind, TrainingJob
+from railnet.jobs.train_job_objects import JsonObject, container_of, pod_metadata, pod_spec
+
+_INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+_JOBSET_RESTARTS = 3  # of the whole job, where the file says nothing: JobSet's own default is none
+_CLEAN_UP = "None"  # pods stay after the end, so that their logs can be read
+
+
+class OperatorObject(NamedTuple):
+    """The object of an operator.
+
+    Attributes:
+        job_kind: the kind of jobs that it can run.
+        operator: what has to be installed.
+        specification: makes the object's `spec`.
+    """
+
+    api_version: str
+    kind: str
+    resource: str
+    job_kind: Kind
+    operator: str
+    specification: Callable[[TrainingJob], JsonObject]
+
+
+def object_as(job: TrainingJob, name: str) -> JsonObject:
+    """Return a job as the object of this name in `OPERATOR_OBJECTS`."""
+    wanted = OPERATOR_OBJECTS[name]
+    return {
+        "apiVersion": wanted.api_version,
+        "kind": wanted.kind,
+        "metadata": {
+            "name": job.name,
+            "namespace": job.in_namespace,
+            "labels": {railnet_labels.TRAIN: job.name},
+        },
+        "spec": wanted.specification(job),
+    }
+
+
+def check_as(job: TrainingJob, name: str | None) -> None:
+    """Check that a job can be the object of this name, or plain Jobs if it is None.
+
+    Raises:
+        Misconfigured: it cannot; the message begins with a key of the file.
+    """
+    if name is None:
+        if job.kind == Kind.MPI:
+            raise Misconfigured(
+                "kind is mpi, whose launcher needs keys and a list of hosts, which mpi-operator makes; add --as mpijob to the command"
+            )
+        return
+    wanted = OPERATOR_OBJECTS[name]
+    if job.kind != wanted.job_kind:
+        raise Misconfigured(
+            f"kind is {job.kind}, and --as {name} is for kind: {wanted.job_kind}; change kind, or choose another --as"
+        )
+    if job.rendezvous == "net1":
+        raise Misconfigured(
+            f"rendezvous is net1, and the pods of a {wanted.kind} meet by the operator's names on eth0 (their data go over net1 all the same); "
+            "remove rendezvous"
+        )
+
+
+def pods_as(job: TrainingJob) -> int:
+    """Return how many pods an operator makes of a job."""
+    return job.workers + (job.kind == Kind.MPI)
+
+
+def _pytorch_job(job: TrainingJob) -> JsonObject:
+    template = _template(job, "pytorch", {})
+    roles = {"Master": 1, "Worker": job.workers - 1}
+    retries = {} if job.retries is None else {"backoffLimit": job.retries}
+    return {
+        "nprocPerNode": str(job.processes_each),
+        "runPolicy": {"cleanPodPolicy": _CLEAN_UP, **retries},
+        "pytorchReplicaSpecs": {
+            role: {"replicas": replicas, "restartPolicy": job.restart, "template": template}
+            for role, replicas in roles.items()
+            if replicas
+        },
+    }
+
+
+def _job_set(job: TrainingJob) -> JsonObject:
+    """Return a JobSet's specification: it starts the whole job again when a worker fails, so torchrun's rendezvous is a fixed one."""
+    template = _template(job, WORKER, dict(_of_job_set(job)))
+    template["spec"]["restartPolicy"] = "Never"
+    one_job = {
+        "completionMode": "Indexed",
+        "completions": job.workers,
+        "parallelism": job.workers,
+        "backoffLimit": 0,
+        "template": template,
+    }
+    return {
+        "failurePolicy": {"maxRestarts": _JOBSET_RESTARTS if job.retries is None else job.retries},
+        "replicatedJobs": [{"name": WORKER, "replicas": 1, "template": {"spec": one_job}}],
+    }
+
+
+def _of_job_set(job: TrainingJob) -> Iterator[tuple[str, str | None]]:
+    """Yield variables; None for the worker's index, which its pod has as an annotation."""
+    host = f"{job.name}-{WORKER}-0-0.{job.name}"
+    yield "PET_NNODES", str(job.workers)
+    yield "PET_NPROC_PER_NODE", str(job.processes_each)
+    yield "PET_NODE_RANK", None
+    yield "PET_MASTER_ADDR", host
+    yield "PET_MASTER_PORT", str(job.port)
+    yield "MASTER_ADDR", host
+    yield "MASTER_PORT", str(job.port)
+    yield "WORLD_SIZE", str(job.workers * job.processes_each)
+    if job.processes_each == 1:
+        yield "RANK", None
+        yield "LOCAL_RANK", "0"
+
+
+def _mpi_job(job: TrainingJob) -> JsonObject:
+    worker, launcher = _template(job, "mpi", {}), _template(job, "mpi", {}, launches=True)
+    worker["spec"]["containers"][0].pop("command", None)  # the operator runs sshd
+    retries = {} if job.retries is None else {"backoffLimit": job.retries}
+    return {
+        "slotsPerWorker": job.processes_each,
+        "launcherCreationPolicy": "WaitForWorkersReady",
+        "runPolicy": {"cleanPodPolicy": "Running", **retries},
+        "mpiReplicaSpecs": {
+            "Launcher": {"replicas": 1, "template": launcher},
+            "Worker": {"replicas": job.workers, "template": worker},
+        },
+    }
+
+
+def _template(
+    job: TrainingJob, container_name: str, variables: Mapping[str, str | None], *, launches: bool = False
+) -> JsonObject:
+    """Return the pod template of a worker, or of a launcher, which has neither GPUs nor rails. The file's variables have precedence."""
+    container = container_of(job, container_name, gpus=not launches)
+    known = [
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": _INDEX}}}
+        if text is None
+        else {"name": name, "value": text}
+        for name, text in variables.items()
+        if name not in job.env
+    ]
+    container["env"] = [*known, *({"name": name, "value": text} for name, text in job.env.items())]
+    labels = {railnet_labels.TRAIN: job.name}
+    metadata = pod_metadata(job, labels, pods_as(job), rails=not launches)
+    return {"metadata": metadata, "spec": {**pod_spec(job, job.restart), "containers": [container]}}
+
+
+OPERATOR_OBJECTS: Mapping[str, OperatorObject] = {
+    "pytorchjob": OperatorObject(
+        api_version="kubeflow.org/v1",
+        kind="PyTorchJob",
+        resource="pytorchjobs",
+        job_kind=Kind.PYTORCH,
+        operator="the Kubeflow training-operator (v1)",
+        specification=_pytorch_job,
+    ),
+    "jobset": OperatorObject(
+        api_version="jobset.x-k8s.io/v1alpha2",
+        kind="JobSet",
+        resource="jobsets",
+        job_kind=Kind.PYTORCH,
+        operator="JobSet",
+        specification=_job_set,
+    ),
+    "mpijob": OperatorObject(
+        api_version="kubeflow.org/v2beta1",
+        kind="MPIJob",
+        resource="mpijobs",
+        job_kind=Kind.MPI,
+        operator="mpi-operator (v2)",
+        specification=_mpi_job,
+    ),
+}
