@@ -13,7 +13,13 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = (ROOT / "requirements.lock").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-INSTALLERS = ("scripts/setup", "scripts/image", "scripts/build-cluster-programs", "daemonset/Containerfile")
+INSTALLERS = (
+    "scripts/setup",
+    "scripts/image",
+    "scripts/build-cluster-programs",
+    "scripts/clustermax",
+    "daemonset/Containerfile",
+)
 
 
 def entries(lock: str) -> dict[str, str]:
@@ -36,7 +42,9 @@ def installed_closure(names: set[str]) -> set[str]:
     return packages
 
 
-@pytest.mark.parametrize("path", ["requirements.lock", "tests/programs/requirements.lock"])
+@pytest.mark.parametrize(
+    "path", ["requirements.lock", "tests/programs/requirements.lock", "tests/programs/clustermax.lock"]
+)
 def test_every_package_has_an_exact_version_and_hashes(path: str) -> None:
     packages = entries((ROOT / path).read_text())
     form = re.compile(r"\S+==\S+( \\\n    --hash=sha256:[0-9a-f]{64})+(\n    # via .+)?")
