@@ -72,4 +72,4 @@ print("complete at step", step, flush=True)
 def checkpointed(folder: str, hold: str) -> list[str]:
     """Return the command of a worker: torchrun, which takes all else from its variables, and the program. It goes on while `hold` exists."""
     python = "/usr/bin/python3.11"
-    return [python, "-m", "torch.distributed.run", "--no-python", python, "-c", _CHECKPOINTED, folder, hold]
+    return [python, "-m", "torch.distributed.run", "--no_python", python, "-c", _CHECKPOINTED, folder, hold]
