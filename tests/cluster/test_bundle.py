@@ -63,7 +63,9 @@ def test_bundle_of_all_nodes_has_no_secret_and_a_dead_daemon_costs_its_part_alon
         assert json.loads(whole.files[f"nodes/{name}/doctor.json"])["findings"] is not None
     assert [path for path in whole.files if path.startswith(f"nodes/{NODE}/journal/")] != []
     assert json.loads(whole.files[f"nodes/{NODE}/kubelet/devices.json"]) != []
-    assert (done.returncode, whole.left_out) == (0, ()), done.stderr
+    assert done.returncode == 6, done.stderr
+    assert [entry.what for entry in whole.left_out] == [f"nodes/{name}" for name in node.others]
+    assert all("Railnet has no pod on this node" in entry.why for entry in whole.left_out)
     for file in ("whole.tar.gz", "dead.tar.gz"):
         content = gzip.decompress((tmp_path / file).read_bytes())
         assert PLANTED.encode() not in content

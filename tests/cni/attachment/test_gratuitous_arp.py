@@ -57,7 +57,10 @@ def announcing(node: Node, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Non
 
 
 @pytest.mark.parametrize("carrier_at", [1, 3])
-def test_addresses_are_announced_once_when_there_is_a_carrier(announcing: Callable[..., None], carrier_at: int) -> None:
+def test_addresses_are_announced_once_when_there_is_a_carrier(
+    node: Node, announcing: Callable[..., None], carrier_at: int
+) -> None:
+    node.network = replace(node.network, wait=10.0)  # how long it looks: a busy machine makes few looks in a short time
     wire = Wire(carrier_at)
 
     announcing(wire)
