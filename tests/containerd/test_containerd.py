@@ -229,9 +229,9 @@ def _move_to(node: ContainerdNode, folders: tuple[Path, Path] | None) -> None:
 
 
 def test_runtime_with_the_folders_of_k3s_runs_pods_with_a_rail_and_without(node: ContainerdNode, k3s: Paths) -> None:
-    wait_until(lambda: not (USUAL_BIN / ".railnet").exists(), 60, "the end of the files in the usual folders")
-
     plain, train = node.run(node.admit("plain")), node.run(node.admit("train", vfs=1))
+    # The usual folders are left when the runtime has used the others.
+    wait_until(lambda: not (USUAL_BIN / ".railnet").exists(), 60, "the end of the files in the usual folders")
 
     assert (links(plain.netns), links(train.netns)) == ({"lo", "eth0"}, {"lo", "eth0", "net1"})
     assert (k3s.ours.is_file(), k3s.executable.is_file(), (USUAL_CONF / k3s.ours.name).exists()) == (True, True, False)
