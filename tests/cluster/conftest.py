@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.dra_node import offering_by_dra
+from tests.cluster.dra_node import forget_claims, offering_by_dra
 from tests.cluster.node import PFS, VFS, ClusterNode
 
 pytest.register_assert_rewrite("tests.cluster.tfjob_tests")
@@ -35,8 +35,20 @@ def node(shared_node: ClusterNode) -> Iterator[ClusterNode]:
         shared_node.wait_for_vfs(VFS * len(PFS), name)
 
 
+@pytest.fixture(scope="module")
+def offered_by_dra(shared_node: ClusterNode) -> Iterator[ClusterNode]:
+    """The first node offers its VFs by DRA for all tests of a module: a change of the way takes twenty seconds."""
+    shared_node.railnet.start()
+    with offering_by_dra(shared_node):
+        yield shared_node
+
+
 @pytest.fixture
-def dra(node: ClusterNode) -> Iterator[ClusterNode]:
-    """The first node offers its VFs by DRA until the test has ended; then no claim and no slice is left."""
-    with offering_by_dra(node):
-        yield node
+def dra(offered_by_dra: ClusterNode) -> Iterator[ClusterNode]:
+    """As `node`, on a node that offers by DRA. No test of such a module may have `node`."""
+    yield offered_by_dra
+    offered_by_dra.railnet.start()
+    offered_by_dra.railnet.roll_out()
+    for fabric in offered_by_dra.fabrics:
+        fabric.start()
+    forget_claims(offered_by_dra)

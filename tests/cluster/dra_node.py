@@ -48,19 +48,25 @@ def offer_by_device_plugin(node: ClusterNode) -> None:
 
 @contextlib.contextmanager
 def offering_by_dra(node: ClusterNode) -> Iterator[None]:
-    """Have the first node offer by DRA in the block; after it no claim and no slice is left, nor a VF that is not free."""
+    """Have the first node offer by DRA in the block, at whose end no pod may have a VF; after it no slice is left."""
     # Else the VFs of pods that have ended come into the slices ten minutes later (docs/decisions/0082).
     if node.kubelet.has_given_devices():
         node.forget_devices()
     offer_by_dra(node)
     wait_until(lambda: untainted(NODE) == ALL and node.allocatable() == 0, SECONDS, "the VFs to be in slices")
     yield
+    offer_by_device_plugin(node)
+    wait_until(lambda: not slices(NODE), SECONDS, "the slices to go")
+    node.wait_for_vfs(ALL)
+
+
+def forget_claims(node: ClusterNode) -> None:
+    """Have cluster and node forget all pods and claims; then every VF is free."""
     assert node.forget_pods() == []
     node.kubectl.run("delete", "resourceclaims,resourceclaimtemplates", "--all")
     wait_until(lambda: not claims(), SECONDS, "the claims to go")
     wait_until(lambda: not left_of_claims(), SECONDS, "the node to forget the claims")
-    offer_by_device_plugin(node)
-    wait_until(lambda: not slices(NODE), SECONDS, "the slices to go")
+    wait_until(lambda: untainted(NODE) == ALL, SECONDS, "the VFs to be in slices")
 
 
 def left_of_claims() -> list[str]:

@@ -1,6 +1,6 @@
-"""The same VFs through DRA on a real Kubernetes: unchanged pods, claims, taints, restarts, and a node that changes its way under running pods."""
+"""The same VFs through DRA on a real Kubernetes: unchanged pods, claims, taints, and restarts."""
 
-from tests.cluster.claims import claim, claim_of, claims, devices, pod_with_claim, request, slices, template, untainted
+from tests.cluster.claims import claim, claim_of, claims, devices, pod_with_claim, request, template, untainted
 from tests.cluster.dra_examples import shown
 from tests.cluster.dra_node import (
     ALL,
@@ -9,8 +9,6 @@ from tests.cluster.dra_node import (
     allocated,
     environment,
     names_of,
-    offer_by_device_plugin,
-    offer_by_dra,
     vfs,
 )
 from tests.cluster.ground import NODE
@@ -138,31 +136,6 @@ def test_unhealthy_vfs_are_tainted_until_their_rail_is_back(dra: ClusterNode) ->
     assert {device["attributes"]["rail"]["int"] for device in tainted} == {1}
     assert all(taint["effect"] == "NoSchedule" for device in tainted for taint in device["taints"])
     assert untainted(NODE) == ALL
-
-
-def test_node_changes_its_way_under_running_pods_and_back(node: ClusterNode) -> None:
-    old = node.run("old-way", 2)
-    before = vfs(node, old)
-    offer_left = ALL - len(before)
-    offer_by_dra(node)
-    wait_until(lambda: untainted(NODE) == offer_left, SECONDS, "the free VFs to be in slices")
-    new = node.run("new-way", offer_left)
-    assert vfs(node, old) == before
-    assert not before & vfs(node, new)
-
-    offer_by_device_plugin(node)
-    wait_until(lambda: not slices(NODE), SECONDS, "the slices to go")
-    assert set(node.addresses(new)) == {"eth0", *(f"net{number}" for number in range(1, offer_left + 1))}
-    node.delete(old)
-    node.wait_for_vfs(len(before))
-    # The scheduler subtracts what running pods ask for by the plain line, also of those that have it by a claim.
-    again = node.bring("again", len(before))
-    node.wait_for_event(again, "Insufficient rdma/ib_vf")
-    node.delete(new)
-    node.wait_until_ready(again)
-    assert set(node.addresses(again)) == {"eth0", "net1", "net2"}
-    assert node.forget_pods() == []
-    node.wait_for_vfs(ALL)
 
 
 def test_one_manifest_runs_on_nodes_of_either_way(dra: ClusterNode) -> None:
