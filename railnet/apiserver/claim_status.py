@@ -44,11 +44,16 @@ def _device(attachment: Attachment, mac: str | None, since: datetime) -> dict[st
                 "lastTransitionTime": since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             }
         ],
-        "networkData": {
-            "interfaceName": attachment.ifname,
-            "ips": [str(address) for address in attachment.addresses[:_MOST_IPS]],
-            **({} if mac is None else {"hardwareAddress": mac}),
-        },
+        "networkData": network_data(attachment, mac),
+    }
+
+
+def network_data(attachment: Attachment, mac: str | None) -> dict[str, Any]:
+    """Describe a rail as the interface that a pod has; `mac` is its hardware address, None if it is not known."""
+    return {
+        "interfaceName": attachment.ifname,
+        "ips": [str(address) for address in attachment.addresses[:_MOST_IPS]],
+        **({} if mac is None else {"hardwareAddress": mac}),
     }
 
 

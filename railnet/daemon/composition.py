@@ -34,6 +34,7 @@ from railnet.daemon.attachment_composition import NodeParts
 from railnet.daemon.background_tasks import BackgroundTasks
 from railnet.daemon.cni_folders_in_use import CniFoldersInUse
 from railnet.daemon.conflist_keeper import ConflistKeeper
+from railnet.daemon.device_metadata import DeviceMetadata
 from railnet.daemon.host_network_pod_query import pods_on_host_network
 from railnet.daemon.kubelet_folder import KubeletSearch
 from railnet.daemon.lost_rails_watch import LostRailsWatch
@@ -265,7 +266,11 @@ async def _serve(  # noqa: PLR0913 - composed once
         _ReportParts(slots, health, node_object, RoceStatus(node.table, node.sysfs), presence, losses, slices, memlock),
     )
     server = Server(
-        RequestHandler(parts, observe, metrics, folders.note), limits, slots, FlannelDelegates(root), answer
+        RequestHandler(parts, DeviceMetadata(root, node.claims, slices.devices).before(observe), metrics, folders.note),
+        limits,
+        slots,
+        FlannelDelegates(root),
+        answer,
     )
     listening = asyncio.Event()
 

@@ -15,7 +15,7 @@ from deviceplugin.service import PoolService
 from railnet.apiserver.client import ApiServer
 from railnet.apiserver.request import JsonObject, get
 from railnet.configuration import Configuration
-from railnet.daemon import allocated_vfs
+from railnet.daemon import allocated_vfs, device_metadata
 from railnet.daemon.attachment_composition import NodeParts
 from railnet.daemon.kubelet_folder import KubeletSearch
 from railnet.daemon.network_status_and_events import api_server_of_daemon, name_of_node
@@ -23,6 +23,7 @@ from railnet.daemon.resource_slices import NodeSlices
 from railnet.dra.cdi_files import CdiFiles
 from railnet.dra.claim import ClaimIdentity
 from railnet.dra.device_health import DeviceHealthService
+from railnet.dra.prepared_claim_files import PreparedClaims
 from railnet.dra.service import DraService, NodeFacts, address_of
 from railnet.errors import NotReady
 from railnet.kernel.threads.file_reads import read_in_time
@@ -49,7 +50,8 @@ async def drivers(
 
     The driver also tells kubelet the health of the devices that `slices` computes. `changed` is called after a claim got VFs, or has none any more.
     """
-    cdi = CdiFiles(configuration.host.root)
+    cdi = CdiFiles(configuration.host.root, device_metadata.FILES.folder)
+    await asyncio.to_thread(_repair_device_metadata, node.claims)
     await asyncio.to_thread(cdi.sweep, node.claims.uids_on_disk)
     offers = configuration.offer == "dra"
     if not offers and not node.claims.need_the_driver:
@@ -71,10 +73,21 @@ async def drivers(
         by_pods=by_pods,
         by_claims=by_claims,
         why_closed=None if offers else _BY_DEVICE_PLUGIN,
+        devices=slices.devices,
         node_reason=lambda: next(filter(None, (service.node_reason() for service in services)), None),
     )
     health = DeviceHealthService(slices.publisher, name_of_node()) if offers else None
-    return [DraService(facts, node.claims, cdi, _ClaimReader(), changed, health=health)]
+    return [DraService(facts, node.claims, cdi, device_metadata.FILES, _ClaimReader(), changed, health=health)]
+
+
+def _repair_device_metadata(claims: PreparedClaims) -> None:
+    """Remove the files of claims that are not prepared, and write those that were lost: a container could not start again without its file."""
+    device_metadata.FILES.sweep(claims.uids_on_disk)
+    for claim in claims.all():
+        try:
+            device_metadata.FILES.write(claim, {})
+        except OSError as error:
+            _log.error("the containers of %s cannot start again: %s", claim.identity, error)
 
 
 def pod_claims(configuration: Configuration, node: NodeParts, kubelet: KubeletSearch) -> PodClaims:

@@ -123,16 +123,16 @@ class Publisher:
 
 
 def _elements(attached: RailsAttached, root: Path) -> list[dict[str, Any]]:
-    return network_status.of_pod(attached.record, attached.result, _macs(attached, root))
+    return network_status.of_pod(attached.record, attached.result, macs_of_rails(attached, root))
 
 
 def _devices(
     attached: RailsAttached, root: Path, pool: str, attachments: Sequence[Attachment], since: datetime
 ) -> list[dict[str, Any]]:
-    return claim_status.of_devices(DRIVER, pool, attachments, _macs(attached, root), since)
+    return claim_status.of_devices(DRIVER, pool, attachments, macs_of_rails(attached, root), since)
 
 
-def _macs(attached: RailsAttached, root: Path) -> dict[str, str]:
+def macs_of_rails(attached: RailsAttached, root: Path) -> dict[str, str]:
     """Read the hardware addresses of a sandbox's rails; empty if the sandbox is gone."""
     netns = attached.record.netns
     with opened(root, netns.path, NetnsIdentity(netns.dev, netns.inode)) as fd:

@@ -14,6 +14,7 @@ from railnet.configuration import Configuration, HostConfiguration
 from railnet.daemon.network_status_and_events import api_server_of_daemon, name_of_node
 from railnet.dra.card_facts import CardReads, Places
 from railnet.dra.device_plugin_holders import DevicePluginHolders
+from railnet.dra.devices import DraDevice
 from railnet.dra.offered_devices import OfferedDevices
 from railnet.dra.slice_publisher import SlicePublisher
 from railnet.kernel.files import open_below
@@ -21,6 +22,7 @@ from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.threads.file_reads import read_in_time
 from railnet.kubelet import cri
 from railnet.kubelet.checkpoint_file import CheckpointReads
+from railnet.vf.pci_address import PciAddress
 from railnet.vf.vf_table import VfTable
 
 _log = logging.getLogger(__name__)
@@ -63,6 +65,10 @@ class NodeSlices:
         self._offers, self._table = configuration.offer == "dra", table
         self._why_none: str | None = None
         self.publisher = SlicePublisher(OfferedDevices(table, offered, CardReads(sysfs, places), self.holders).now)
+
+    def devices(self) -> dict[PciAddress, DraDevice]:
+        """Return the devices that were computed last, by VF."""
+        return {device.vf: device for device in self.publisher.devices or ()}
 
     @property
     def trouble(self) -> str | None:

@@ -23,9 +23,9 @@ _FOLDER_FLAGS = os.O_PATH | os.O_DIRECTORY
 class CdiFiles:
     """The folder on the host whose root is at `root`. Every method blocks: the disk may be slow."""
 
-    def __init__(self, root: Path) -> None:
-        """Nothing is read or written yet."""
-        self._root = root
+    def __init__(self, root: Path, metadata: Path) -> None:
+        """Nothing is read or written yet. `metadata` is the host's folder of the files that containers get (`railnet.dra.device_metadata_files`)."""
+        self._root, self._metadata = root, metadata
 
     def write(self, claim: PreparedClaim) -> None:
         """Write a claim's file, unless it has the right content; it survives a power cut when this returns.
@@ -33,7 +33,7 @@ class CdiFiles:
         Raises:
             OSError: the folder cannot be made or written.
         """
-        content = cdi_spec.encode(claim)
+        content = cdi_spec.encode(claim, self._metadata)
         with self._folder() as folder:
             path = folder / cdi_spec.file_name(claim.identity.uid)
             with suppress(OSError):

@@ -9,10 +9,11 @@ Source of the form: cncf-tags/container-device-interface, SPEC.md.
 """
 
 import json
+from pathlib import Path
 from typing import Any
 
-from deviceplugin.allocation import Allocation
-from railnet.dra.prepared_claim import PreparedClaim
+from railnet.dra import device_metadata
+from railnet.dra.prepared_claim import PreparedClaim, PreparedRequest
 from railnet.kubelet.dra_driver import DRIVER
 
 KIND = f"{DRIVER}/claim"
@@ -37,10 +38,9 @@ def device_of_request(uid: str, request: str) -> str:
     return f"{KIND}={_name_of_request(uid, request)}"
 
 
-def encode(claim: PreparedClaim) -> bytes:
-    """Return the content of the claim's file."""
-    uid = claim.identity.uid
-    devices = [_device(_name_of_request(uid, request.name), request.allocation) for request in claim.requests]
+def encode(claim: PreparedClaim, metadata: Path) -> bytes:
+    """Return the content of the claim's file; `metadata` is the host's folder of `railnet.dra.device_metadata_files`."""
+    devices = [_device(claim, request, metadata) for request in claim.requests]
     spec = {"cdiVersion": _VERSION, "kind": KIND, "devices": devices}
     return json.dumps(spec, indent=1).encode() + b"\n"
 
@@ -49,7 +49,16 @@ def _name_of_request(uid: str, request: str) -> str:
     return f"{uid}-{request}"
 
 
-def _device(name: str, allocation: Allocation) -> dict[str, Any]:
+def _device(claim: PreparedClaim, request: PreparedRequest, metadata: Path) -> dict[str, Any]:
+    uid, allocation = claim.identity.uid, request.allocation
     nodes = [{"path": node, "permissions": "rw"} for node in allocation.device_nodes]
-    edits = {"env": [f"{name}={value}" for name, value in sorted(allocation.envs.items())]}
-    return {"name": name, "containerEdits": {**edits, **({"deviceNodes": nodes} if nodes else {})}}
+    mount = {
+        "hostPath": str(device_metadata.host_path(metadata, uid, request.name)),
+        "containerPath": device_metadata.container_path(claim, request.name),
+        "options": ["ro", "bind"],
+    }
+    edits = {"env": [f"{name}={value}" for name, value in sorted(allocation.envs.items())], "mounts": [mount]}
+    return {
+        "name": _name_of_request(uid, request.name),
+        "containerEdits": {**edits, **({"deviceNodes": nodes} if nodes else {})},
+    }

@@ -19,6 +19,8 @@ _API_SERVER = "the API server"
 # Of the claim that the scheduler makes for the limits of a pod's containers (kubernetes/kubernetes, pkg/scheduler/framework/plugins/
 # dynamicresources/extendeddynamicresources.go): its annotation, and the names of its requests.
 _OF_LIMITS = "resource.kubernetes.io/extended-resource-claim"
+_POD_CLAIM = "resource.kubernetes.io/pod-claim-name"  # PodResourceClaimAnnotation of resource/v1/types.go
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _CONTAINER = re.compile(r"(container-\d+)-request-\d+", re.ASCII)
 
 
@@ -49,12 +51,14 @@ class AllocatedClaim:
         requests: in the claim's order.
         pod_uids: the pods that the claim is reserved for.
         of_limits: whether the scheduler made the claim for the limits of a pod's containers.
+        pod_claim: of a claim of a template, the name by which its pod refers to it; "" for another claim.
     """
 
     identity: ClaimIdentity
     requests: tuple[AllocatedRequest, ...]
     pod_uids: frozenset[str]
     of_limits: bool = False
+    pod_claim: str = ""
 
     @property
     def vfs(self) -> tuple[PciAddress, ...]:
@@ -105,8 +109,9 @@ def _read(document: Mapping[str, Any], identity: ClaimIdentity, pool: str) -> Al
         raise NotOurs(f"{identity} has no device of {DRIVER}")
     _check_parameters(identity, devices.get("config") or [])
     pod_uids = frozenset(str(consumer["uid"]) for consumer in reserved if consumer["resource"] == "pods")
-    of_limits = (document["metadata"].get("annotations") or {}).get(_OF_LIMITS) == "true"
-    return AllocatedClaim(identity, _requests(identity, results, pool), pod_uids, of_limits)
+    annotations = document["metadata"].get("annotations") or {}
+    of_limits, pod_claim = annotations.get(_OF_LIMITS) == "true", _label(annotations.get(_POD_CLAIM, ""))
+    return AllocatedClaim(identity, _requests(identity, results, pool), pod_uids, of_limits, pod_claim)
 
 
 def _requests(identity: ClaimIdentity, results: Iterable[Mapping[str, Any]], pool: str) -> tuple[AllocatedRequest, ...]:
@@ -116,7 +121,10 @@ def _requests(identity: ClaimIdentity, results: Iterable[Mapping[str, Any]], poo
         if any(vf in vfs for vfs in by_request.values()):
             raise NotOurs(f"{identity} has VF {vf} twice: the scheduler's view of this node is wrong")
         # `<request>/<subrequest>` with firstAvailable: containers name the request alone.
-        by_request.setdefault(_text(result["request"]).partition("/")[0], set()).add(vf)
+        request = _label(_text(result["request"]).partition("/")[0])
+        if not request:
+            raise NotOurs(f"{identity} has request {result['request']!s:.80}, which is no name of Kubernetes")
+        by_request.setdefault(request, set()).add(vf)
     return tuple(AllocatedRequest(request, tuple(sorted(vfs))) for request, vfs in by_request.items())
 
 
@@ -150,6 +158,11 @@ def _check_parameters(identity: ClaimIdentity, configurations: Iterable[Mapping[
             f"{identity}: the parameters that {where} has for {DRIVER} are not known: {keys:.200}; {DRIVER} has no parameters, so "
             f"remove opaque.parameters from {where}"
         )
+
+
+def _label(value: object) -> str:
+    """Return a name that becomes a part of a path; "" for what is no label of RFC 1123."""
+    return value if isinstance(value, str) and _LABEL.fullmatch(value) else ""
 
 
 def _text(value: object) -> str:

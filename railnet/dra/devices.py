@@ -138,8 +138,12 @@ def device_object(device: DraDevice) -> dict[str, Any]:
     """Return a device as it stands in a ResourceSlice."""
     taint = device.taint
     taints = [] if taint is None else [{"key": UNHEALTHY, "value": taint, "effect": "NoSchedule"}]
-    attributes = {name: {_kind(value): value} for name, value in device.attributes}
-    return {"name": device.name, "attributes": attributes, **({"taints": taints} if taints else {})}
+    return {"name": device.name, "attributes": attributes_object(device), **({"taints": taints} if taints else {})}
+
+
+def attributes_object(device: DraDevice) -> dict[str, Any]:
+    """Return a device's attributes as they stand in a ResourceSlice."""
+    return {name: {_kind(value): value} for name, value in device.attributes}
 
 
 class _PortFacts(NamedTuple):

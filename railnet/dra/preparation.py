@@ -42,7 +42,7 @@ def prepare(claim: AllocatedClaim, pool: str, offers: Sequence[PoolOffer], uses:
     requests = tuple(
         PreparedRequest(request.name, request.vfs, _of_request(claim, request, offers)) for request in claim.requests
     )
-    return PreparedClaim(claim.identity, pool, requests)
+    return PreparedClaim(claim.identity, pool, requests, claim.pod_claim)
 
 
 def _refuse_used(claim: AllocatedClaim, uses: Uses) -> None:

@@ -29,11 +29,15 @@ class PreparedRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PreparedClaim:
-    """A claim with what its containers get. A container that names no request gets what all requests have."""
+    """A claim with what its containers get. A container that names no request gets what all requests have.
+
+    `pod_claim` is the name by which a pod refers to a claim of a template; "" for another claim.
+    """
 
     identity: ClaimIdentity
     pool: str
     requests: tuple[PreparedRequest, ...]
+    pod_claim: str = ""
 
     @property
     def vfs(self) -> tuple[PciAddress, ...]:
@@ -56,6 +60,7 @@ def encode(claim: PreparedClaim) -> bytes:
         "version": _VERSION,
         **claim.identity._asdict(),
         "pool": claim.pool,
+        "pod_claim": claim.pod_claim,
         "requests": [
             {"name": request.name, "vfs": [str(vf) for vf in request.vfs], **_encode_allocation(request.allocation)}
             for request in claim.requests
@@ -81,6 +86,7 @@ def decode(raw: bytes) -> PreparedClaim:
             ClaimIdentity(_text(body["namespace"]), _text(body["name"]), _uid(body["uid"])),
             _text(body["pool"]),
             tuple(_decode_request(request) for request in body["requests"]),
+            _text(body["pod_claim"]),
         )
     except UnreadableClaim:
         raise

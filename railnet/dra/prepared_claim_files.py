@@ -70,6 +70,10 @@ class PreparedClaims:
         own = frozenset(() if claim is None else claim.vfs)
         return {vf: user for vf, user in self._users.items() if vf not in own}
 
+    def all(self) -> tuple[PreparedClaim, ...]:
+        """Return all claims."""
+        return tuple(self._claims.values())
+
     def get(self, uid: str) -> PreparedClaim | None:
         """Find the record of a claim."""
         return self._claims.get(uid)

@@ -26,6 +26,8 @@ from railnet.dra import cdi_spec, claim, device_health
 from railnet.dra.cdi_files import CdiFiles
 from railnet.dra.claim import AllocatedClaim, ClaimIdentity
 from railnet.dra.device_health import DeviceHealthService
+from railnet.dra.device_metadata_files import DeviceMetadataFiles
+from railnet.dra.devices import DraDevice
 from railnet.dra.preparation import Uses, prepare
 from railnet.dra.prepared_claim import PreparedClaim, is_uid
 from railnet.dra.prepared_claim_files import PreparedClaims
@@ -68,6 +70,7 @@ class NodeFacts(NamedTuple):
         by_pods: returns the UID of the pod to which kubelet's device checkpoint gives a VF. Raises RailnetError, OSError, ValueError.
         by_claims: returns the claim that has a VF, in words, by kubelet's own file, without the claim of a UID. It raises as `by_pods`.
         why_closed: why this node prepares no new claim; None if it does.
+        devices: returns the devices of this node as its ResourceSlices have them.
         node_reason: returns why no VF of this node can serve a pod now; None if VFs can.
     """
 
@@ -76,6 +79,7 @@ class NodeFacts(NamedTuple):
     attached: Callable[[PciAddress], Owner | None]
     by_pods: Callable[[], Awaitable[Mapping[PciAddress, str]]]
     by_claims: Callable[[str], Awaitable[Mapping[PciAddress, str]]]
+    devices: Callable[[], Mapping[PciAddress, DraDevice]] = dict
     why_closed: str | None = None
     node_reason: Callable[[], str | None] = lambda: None
 
@@ -88,14 +92,15 @@ class DraService(grpc_api.DRAPluginServicer):
         facts: NodeFacts,
         claims: PreparedClaims,
         cdi: CdiFiles,
+        metadata: DeviceMetadataFiles,
         read_claim: ReadClaim,
         changed: Callable[[], None] = lambda: None,
-        read_seconds: float = _READ_SECONDS,
         *,
+        read_seconds: float = _READ_SECONDS,
         health: DeviceHealthService | None = None,
     ) -> None:
         """Serve; `changed` is called after a claim has got VFs, or has none any more. `health` is served on the same socket."""
-        self._facts, self._claims, self._cdi = facts, claims, cdi
+        self._facts, self._claims, self._cdi, self._metadata = facts, claims, cdi, metadata
         self._read_claim, self._changed, self._read_seconds = read_claim, changed, read_seconds
         self._health = health
         self._locks = PerKey()
@@ -140,9 +145,18 @@ class DraService(grpc_api.DRAPluginServicer):
             _check_uid(identity)
             async with self._locks.held(identity.uid):
                 prepared = await self._prepared(identity)
-                await self._threads.run_to_the_end("CDI", partial(self._cdi.write, prepared))
+                await self._threads.run_to_the_end("CDI", partial(self._write, prepared))
             answer.devices.extend(_devices(prepared))
         return answer
+
+    def _write(self, prepared: PreparedClaim) -> None:
+        """Write what the container runtime reads; the CDI file, which names the others, is the last."""
+        self._metadata.write(prepared, self._facts.devices())
+        self._cdi.write(prepared)
+
+    def _remove(self, uid: str) -> None:
+        self._cdi.remove(uid)
+        self._metadata.remove(uid)
 
     async def _prepared(self, identity: ClaimIdentity) -> PreparedClaim:
         """Return the record of a claim, which is on disk.
@@ -207,7 +221,7 @@ class DraService(grpc_api.DRAPluginServicer):
             async with self._locks.held(identity.uid):
                 recorded = self._claims.get(identity.uid)
                 _refuse_attached(identity, () if recorded is None else recorded.vfs, self._facts.attached)
-                await self._threads.run_to_the_end("CDI", partial(self._cdi.remove, identity.uid))
+                await self._threads.run_to_the_end("CDI", partial(self._remove, identity.uid))
                 self._claims.remove(identity.uid)
             if recorded is not None:
                 _log.info("%s is unprepared: %s", identity, ", ".join(map(device_name, recorded.vfs)))

@@ -23,6 +23,7 @@ WAY = "railnet.example.com/way"
 
 RECORDS = STATE / "claims"
 CDI_FILES = Path("/var/run/cdi")
+METADATA = STATE / "device-metadata"
 
 _VALUES = {
     "offer": "dra",
@@ -71,7 +72,7 @@ def forget_claims(node: ClusterNode) -> None:
 
 def left_of_claims() -> list[str]:
     """Name the files that the first node has for claims."""
-    return [*recorded(RECORDS), *(str(path) for path in CDI_FILES.glob(f"*{DRIVER}*"))]
+    return [*recorded(RECORDS), *map(str, (*CDI_FILES.glob(f"*{DRIVER}*"), *METADATA.glob("*")))]
 
 
 def vfs(node: ClusterNode, name: str) -> set[str]:

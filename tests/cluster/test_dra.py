@@ -1,5 +1,9 @@
 """The same VFs through DRA on a real Kubernetes: unchanged pods, claims, taints, and restarts."""
 
+import json
+from typing import Any
+
+from railnet.kubelet.dra_driver import DRIVER
 from tests.cluster.claims import claim, claim_of, claims, devices, pod_with_claim, request, template, untainted
 from tests.cluster.dra_examples import shown
 from tests.cluster.dra_node import (
@@ -18,6 +22,13 @@ from tests.cluster.process import wait_until
 
 FIRST = "0000:03:00.1"
 """The VF that docs/dra.md shows."""
+
+
+def metadata(node: ClusterNode, name: str, request: str) -> dict[str, Any]:
+    """Return what a container reads of the devices of a request: the newest version in its file (KEP-5304)."""
+    path = f"/var/run/kubernetes.io/dra-device-attributes/{request}/{DRIVER}-metadata.json"
+    newest: dict[str, Any] = json.JSONDecoder().raw_decode(node.execute(name, "cat", path))[0]
+    return newest
 
 
 def test_unchanged_pod_gets_its_rails_through_dra(dra: ClusterNode) -> None:
@@ -51,6 +62,10 @@ def test_container_with_a_whole_claim_of_two_requests_is_told_all_vfs(dra: Clust
 
     assert set(dra.addresses("both")) == {"eth0", "net1", "net2"}
     assert len(set(told)) == len(PFS)
+    for rail, interface in enumerate(("net1", "net2")):
+        (device,) = metadata(dra, "both", f"resourceclaimtemplates/rails/rail-{rail}")["requests"][0]["devices"]
+        assert device["attributes"]["rail"] == {"int": rail}
+        assert device["networkData"] == {"interfaceName": interface, "ips": [dra.addresses("both")[interface]]}
 
 
 def test_status_of_a_claim_names_interface_and_addresses(dra: ClusterNode) -> None:

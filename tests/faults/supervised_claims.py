@@ -20,7 +20,8 @@ from tests.faults.supervised_node import SupervisedNode
 VFS = 2
 _POOL, _DEVICE, _REQUEST = "node-a", "pci-0000-03-00-1", "rail"
 _RECORDS, _CDI, _CDI_FILE = Path("/run/railnet/claims"), Path("/run/cdi"), "rdma.railnet.io-claim_"
-FILES = (str(_RECORDS), _CDI_FILE)
+METADATA = Path("/run/railnet/device-metadata")
+FILES = (str(_RECORDS), str(METADATA), _CDI_FILE)
 _SECONDS, _LOOK_SECONDS = 60.0, 0.01
 NO_ANSWER = "no answer: "
 
@@ -97,9 +98,10 @@ class SupervisedClaims(SupervisedNode):
         return problems if refused is None else [*problems, f"Unprepare after the pod's end: {refused}"]
 
     def leave_files(self, damaged_uid: str) -> None:
-        """Leave what crashes may leave: a record that was cut short, a file that was not renamed, and a file of CDI without a record."""
+        """Leave what crashes may leave: a record that was cut short, a file that was not renamed, and files of CDI and of device metadata without a record."""
         (_RECORDS / f"{damaged_uid}.json").write_bytes(b'{"version": 1,')
         (_RECORDS / f".{damaged_uid}.json.1.0").touch()
+        (METADATA / "gone").mkdir(parents=True)
         for name in (f"{_CDI_FILE}gone.json", f".{_CDI_FILE}gone.json.1.0"):
             (_CDI / name).touch()
 

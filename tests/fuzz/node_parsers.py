@@ -113,6 +113,7 @@ def resource_claim(data: bytes) -> None:
     allocated = claim.read(document, ClaimIdentity("ml", "train-vf", "a1b2"), "node-a")
     assert allocated.requests and len(set(allocated.vfs)) == len(allocated.vfs)
     assert all(request.name and request.vfs for request in allocated.requests)
+    assert not {"/", "."} & set(allocated.pod_claim + "".join(request.name for request in allocated.requests))
 
 
 def prepared_claim(data: bytes) -> None:
@@ -120,7 +121,7 @@ def prepared_claim(data: bytes) -> None:
     prepared = decode_claim(data)
     assert decode_claim(encode_claim(prepared)) == prepared
     assert "/" not in cdi_spec.file_name(prepared.identity.uid)
-    assert json.loads(cdi_spec.encode(prepared))["kind"] == cdi_spec.KIND
+    assert json.loads(cdi_spec.encode(prepared, Path("/run")))["kind"] == cdi_spec.KIND
 
 
 def as_file(data: bytes) -> bytes:

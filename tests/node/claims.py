@@ -16,6 +16,7 @@ from tests.node.primaries import RUN, node_links
 
 FIRST, SECOND = "pci-0000-03-00-1", "pci-0000-03-00-2"
 CDI = Path("/run/cdi")
+METADATA = RUN / "device-metadata"
 _SECONDS = 60.0
 
 
@@ -44,6 +45,7 @@ def left_over(node: Node) -> list[str]:
     node.hca.settle()
     missing = [name for name in ("ibs5v0", "ibs5v1") if name not in node_links()]
     files = [*(RUN / "journal").iterdir(), *(RUN / "claims").iterdir(), *(CDI.iterdir() if CDI.exists() else ())]
+    files += METADATA.glob("*")
     return [*missing, *map(str, files)]
 
 

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +27,7 @@ from tests.node.claims import (
     start,
 )
 from tests.node.test_rails import links, record
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +64,30 @@ def test_claim_is_prepared_attached_detached_and_unprepared(node: Node, cluster:
     assert devices[0].cdi_device_ids == [f"rdma.railnet.io/claim={device['name']}"]
     assert f"NCCL_IB_HCA=={','.join(f'{name}:1' for name in rdma.values())}" in device["containerEdits"]["env"]
     assert {node["path"] for node in device["containerEdits"]["deviceNodes"]} > {"/dev/infiniband/rdma_cm"}
+
+
+def test_containers_are_told_of_their_devices_by_a_file_until_the_claim_is_unprepared(
+    node: Node, cluster: ApiServer
+) -> None:
+    identity = a_pod()
+    node.kubelet.dra.prepare(identity.uid, a_claim(cluster, identity))
+    (mount,) = json.loads(next(CDI.iterdir()).read_text())["devices"][0]["containerEdits"]["mounts"]
+    path = Path(mount["hostPath"])
+
+    def told() -> Any:
+        return json.JSONDecoder().raw_decode(path.read_text())[0]
+
+    prepared = told()
+    pod = node.run_sandbox(identity)
+    until(lambda: told()["metadata"]["generation"] == 2, 60, "the file to have the pod's network")
+    (device,) = told()["requests"][0]["devices"]
+    (attachment,) = record(pod)["attachments"]
+    remove(node, pod)
+
+    assert prepared["metadata"]["generation"] == 1
+    assert (device["name"], device["attributes"]["pf"]) == (FIRST, {"string": "0000:03:00.0"})
+    assert device["networkData"] == {"interfaceName": "net1", "ips": attachment["addresses"]}
+    assert not path.exists()
 
 
 def test_node_that_offers_by_dra_lists_no_device_to_kubelet(node: Node) -> None:

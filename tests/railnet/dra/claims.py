@@ -1,6 +1,7 @@
 """ResourceClaims as the API server has them, and prepared claims, built from the facts that a test sets."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from deviceplugin.allocation import Allocation
@@ -10,6 +11,7 @@ from railnet.kubelet.dra_driver import DRIVER
 from railnet.vf.pci_address import PciAddress
 
 NODE = "node-a"
+METADATA = Path("/run/railnet/device-metadata")
 IDENTITY = ClaimIdentity("ml", "train-vf", "a1b2")
 FIRST, SECOND, THIRD = (PciAddress.parse(text) for text in ("0000:03:00.1", "0000:03:00.2", "0000:83:00.1"))
 

@@ -8,7 +8,7 @@ import pytest
 
 from railnet.dra import cdi_spec
 from railnet.dra.cdi_files import CdiFiles
-from tests.railnet.dra.claims import a_prepared_claim
+from tests.railnet.dra.claims import METADATA, a_prepared_claim
 
 NAME = cdi_spec.file_name("a1b2")
 
@@ -27,15 +27,15 @@ def names(host: Path) -> list[str]:
 
 
 def test_file_is_written_where_the_host_has_it(host: Path) -> None:
-    CdiFiles(host).write(a_prepared_claim())
+    CdiFiles(host, METADATA).write(a_prepared_claim())
 
     path = host / "run/cdi" / NAME
-    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (cdi_spec.encode(a_prepared_claim()), 0o644)
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (cdi_spec.encode(a_prepared_claim(), METADATA), 0o644)
     assert names(host) == [NAME]
 
 
 def test_file_is_written_again_only_when_it_differs(host: Path) -> None:
-    files, path = CdiFiles(host), host / "run/cdi" / NAME
+    files, path = CdiFiles(host, METADATA), host / "run/cdi" / NAME
     files.write(a_prepared_claim())
     os.utime(path, ns=(1, 1))
     files.write(a_prepared_claim())
@@ -44,11 +44,11 @@ def test_file_is_written_again_only_when_it_differs(host: Path) -> None:
     files.write(a_prepared_claim())
 
     assert kept == 1
-    assert path.read_bytes() == cdi_spec.encode(a_prepared_claim())
+    assert path.read_bytes() == cdi_spec.encode(a_prepared_claim(), METADATA)
 
 
 def test_removal_is_idempotent(host: Path) -> None:
-    files = CdiFiles(host)
+    files = CdiFiles(host, METADATA)
     files.remove("a1b2")
     files.write(a_prepared_claim())
     files.remove("a1b2")
@@ -58,7 +58,7 @@ def test_removal_is_idempotent(host: Path) -> None:
 
 
 def test_sweep_leaves_prepared_claims_and_other_programs_alone(host: Path) -> None:
-    files = CdiFiles(host)
+    files = CdiFiles(host, METADATA)
     files.sweep(())  # there is no folder yet
     files.write(a_prepared_claim())
     kept = [NAME, "nvidia.yaml", ".nvidia.json.1"]
@@ -75,6 +75,6 @@ def test_sweep_that_is_refused_is_logged(host: Path, caplog: pytest.LogCaptureFi
     (host / "run/cdi").mkdir()
     (host / "run/cdi" / cdi_spec.file_name("c3d4")).mkdir()
 
-    CdiFiles(host).sweep(())
+    CdiFiles(host, METADATA).sweep(())
 
     assert "/var/run/cdi cannot be swept" in caplog.text

@@ -7,11 +7,17 @@ import pytest
 from deviceplugin.allocation import Allocation
 from railnet.dra import cdi_spec
 from railnet.dra.prepared_claim import PreparedRequest
-from tests.railnet.dra.claims import FIRST, a_prepared_claim, a_request
+from tests.railnet.dra.claims import FIRST, METADATA, a_prepared_claim, a_request
+
+MOUNT = {
+    "hostPath": "/run/railnet/device-metadata/a1b2/vf.json",
+    "containerPath": "/var/run/kubernetes.io/dra-device-attributes/resourceclaims/train-vf/vf/rdma.railnet.io-metadata.json",
+    "options": ["ro", "bind"],
+}
 
 
 def test_request_has_one_device_with_all_that_its_vfs_need() -> None:
-    assert json.loads(cdi_spec.encode(a_prepared_claim())) == {
+    assert json.loads(cdi_spec.encode(a_prepared_claim(), METADATA)) == {
         "cdiVersion": "0.5.0",
         "kind": "rdma.railnet.io/claim",
         "devices": [
@@ -19,6 +25,7 @@ def test_request_has_one_device_with_all_that_its_vfs_need() -> None:
                 "name": "a1b2-vf",
                 "containerEdits": {
                     "env": ["NCCL_IB_HCA==vf", "UCX_NET_DEVICES=vf"],
+                    "mounts": [MOUNT],
                     "deviceNodes": [{"path": "/dev/infiniband/uverbs1", "permissions": "rw"}],
                 },
             }
@@ -27,7 +34,7 @@ def test_request_has_one_device_with_all_that_its_vfs_need() -> None:
 
 
 def test_each_request_has_a_device() -> None:
-    spec = json.loads(cdi_spec.encode(a_prepared_claim(a_request("a"), a_request("b"))))
+    spec = json.loads(cdi_spec.encode(a_prepared_claim(a_request("a"), a_request("b")), METADATA))
 
     assert [device["name"] for device in spec["devices"]] == ["a1b2-a", "a1b2-b"]
 
@@ -35,9 +42,9 @@ def test_each_request_has_a_device() -> None:
 def test_pool_without_rdma_has_no_device_nodes() -> None:
     request = PreparedRequest("vf", (FIRST,), Allocation((), {"PCIDEVICE_X": "0000:03:00.1"}))
 
-    (device,) = json.loads(cdi_spec.encode(a_prepared_claim(request)))["devices"]
+    (device,) = json.loads(cdi_spec.encode(a_prepared_claim(request), METADATA))["devices"]
 
-    assert device["containerEdits"] == {"env": ["PCIDEVICE_X=0000:03:00.1"]}
+    assert device["containerEdits"] == {"env": ["PCIDEVICE_X=0000:03:00.1"], "mounts": [MOUNT]}
 
 
 def test_ids_name_the_devices_of_the_file() -> None:

@@ -25,6 +25,21 @@ def test_vfs_are_sorted_by_request() -> None:
     assert (claim.vfs, claim.pod_uids) == ((THIRD, FIRST, SECOND), {"uid-1", "uid-2"})
 
 
+@pytest.mark.parametrize(
+    ("annotation", "expected"), [("rails", "rails"), ("../../etc", ""), ("", ""), (7, ""), ("x" * 64, "")]
+)
+def test_claim_of_a_template_has_the_name_that_its_pod_gives_it(annotation: Any, expected: str) -> None:
+    document = a_claim_object(annotations={"resource.kubernetes.io/pod-claim-name": annotation})
+
+    assert read(document, IDENTITY, NODE).pod_claim == expected
+
+
+@pytest.mark.parametrize("request_name", ["..", "A", ".", "a.b", "/a"])
+def test_request_whose_name_is_no_label_is_refused(request_name: str) -> None:
+    with pytest.raises(NotOurs, match="which is no name of Kubernetes"):
+        read(a_claim_object(a_result(request=request_name)), IDENTITY, NODE)
+
+
 def test_claim_may_be_reserved_for_what_is_no_pod() -> None:
     document = a_claim_object()
     document["status"]["reservedFor"] = [{"resource": "podgroups", "name": "g", "uid": "uid-9"}]

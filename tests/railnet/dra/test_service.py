@@ -17,6 +17,7 @@ from railnet.apiserver.client import Absent, RequestFailed
 from railnet.dra import cdi_spec
 from railnet.dra.cdi_files import CdiFiles
 from railnet.dra.claim import ClaimIdentity
+from railnet.dra.device_metadata_files import DeviceMetadataFiles
 from railnet.dra.prepared_claim_files import PreparedClaims
 from railnet.dra.service import DraService, NodeFacts, address_of
 from railnet.kernel.waiting import until
@@ -52,6 +53,10 @@ class Host:
     def claims(self) -> PreparedClaims:
         return PreparedClaims(self.root / "claims")
 
+    def metadata(self) -> list[str]:
+        folder = self.root / "device-metadata"
+        return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.json"))
+
     def cdi(self) -> list[str]:
         folder = self.root / "var/run/cdi"
         return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
@@ -69,10 +74,13 @@ class Host:
             self.attached.get,
             by_pods,
             by_claims,
+            dict,
             self.closed,
             lambda: self.inactive,
         )
-        return DraService(facts, self.claims(), CdiFiles(self.root), self._read, self._change, seconds)
+        files = DeviceMetadataFiles(self.root / "device-metadata")
+        cdi = CdiFiles(self.root, files.folder)
+        return DraService(facts, self.claims(), cdi, files, self._read, self._change, read_seconds=seconds)
 
     def _change(self) -> None:
         self.changes += 1
@@ -209,8 +217,10 @@ def test_container_gets_the_list_of_all_vfs_whichever_requests_it_names(host: Ho
 def test_prepare_is_idempotent_also_after_a_restart(host: Host) -> None:
     first = prepared(host)
     (host.root / "var/run/cdi" / host.cdi()[0]).unlink()
+    (host.root / "device-metadata" / host.metadata()[0]).unlink()
 
     assert prepared(host) == first
+    assert host.metadata() == ["a1b2/vf.json"]
     assert (host.cdi(), host.changes) == ([cdi_spec.file_name("a1b2")], 1)
 
 
@@ -311,7 +321,9 @@ def test_closed_node_prepares_no_new_claim_and_serves_those_that_it_has(host: Ho
 def test_unprepare_removes_what_prepare_wrote(host: Host) -> None:
     prepared(host)
 
+    assert host.metadata() == ["a1b2/vf.json"]
     assert (unprepared(host), host.claims().uids, host.cdi(), host.changes) == ("", set(), [], 2)
+    assert list((host.root / "device-metadata").iterdir()) == []
     assert unprepared(host) == ""
 
 
