@@ -4,7 +4,6 @@ The parts that kubelet and the runtime talk to are composed in `railnet.daemon.c
 """
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from cni.attachment.attachments import Attachments
@@ -25,7 +24,7 @@ from cni.recovery.record_repair import RecordRepair
 from cni.recovery.sweep import Recovery
 from cni.sandbox_locks import PerKey
 from railnet.configuration import Configuration
-from railnet.daemon import allocated_vfs
+from railnet.daemon.allocated_vfs import AllocatedVfs
 from railnet.daemon.kubelet_folder import KubeletSearch
 from railnet.daemon.rail_memory_file import RailKeeper
 from railnet.dra.prepared_claim_files import PreparedClaims
@@ -51,6 +50,7 @@ class NodeParts:
     recovery: Recovery
     primary_gc: PrimaryGc
     claims: PreparedClaims
+    allocated: AllocatedVfs
 
 
 def compose(
@@ -64,6 +64,7 @@ def compose(
     root, timeouts, boot = configuration.host.root, configuration.timeouts, boot_id()
     journal = Journal(_RUN / "journal", _RUN / "quarantine")
     prepared_claims = PreparedClaims(_RUN / "claims")
+    allocated = AllocatedVfs(configuration, kubelet, lambda: prepared_claims.need_the_driver)
     sandboxes = PerKey()
     delegates = HostDelegates(root, timeouts.delegate)
     ipam_release = IpamRelease(journal, delegates)
@@ -92,7 +93,7 @@ def compose(
         claims=claims,
         node_netdevs=node_netdevs,
         repair=repair,
-        pods=partial(allocated_vfs.pods, configuration, kubelet),
+        pods=allocated.pods,
     )
     namespaces = SandboxNamespaces(root, boot, node_netdevs)
     recovery = Recovery(
@@ -118,5 +119,16 @@ def compose(
     contested = ContestedVfs(journal, namespaces, node_netdevs)
     rails = RailKeeper(configuration, table, journal)
     return NodeParts(
-        sysfs, table, journal, rails, sandboxes, attachments, contested, repair, recovery, primary_gc, prepared_claims
+        sysfs,
+        table,
+        journal,
+        rails,
+        sandboxes,
+        attachments,
+        contested,
+        repair,
+        recovery,
+        primary_gc,
+        prepared_claims,
+        allocated,
     )

@@ -29,7 +29,7 @@ from deviceplugin.pool_selection import Pool, assign
 from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
 from railnet.configuration import Configuration
-from railnet.daemon import allocated_vfs, attachment_composition, dra_composition, provisioning, rails_condition
+from railnet.daemon import attachment_composition, dra_composition, provisioning, rails_condition
 from railnet.daemon.attachment_composition import NodeParts
 from railnet.daemon.background_tasks import BackgroundTasks
 from railnet.daemon.cni_folders_in_use import CniFoldersInUse
@@ -171,7 +171,7 @@ async def _start(configuration: Configuration, kubelet: KubeletSearch, restarts:
     node = attachment_composition.compose(configuration, sysfs, table, metrics.took_back, kubelet)
     await node.rails.look()
     await _recover(node)
-    await provisioning.make_vfs(configuration, table, sysfs)
+    await provisioning.make_vfs(configuration, table, sysfs, node.allocated.vfs)
     _check_addresses(configuration, table)
     return node, metrics
 
@@ -238,9 +238,7 @@ async def _serve(  # noqa: PLR0913 - composed once
     counters = RailCounters(node.table, node.sysfs, node.journal.records)
     losses, memlock = (
         LostRailsWatch(node.table, partial(_aged_records, node), observe),
-        MemlockLimits(
-            configuration, node.table, node.journal.records, partial(allocated_vfs.pods, configuration, kubelet)
-        ),
+        MemlockLimits(configuration, node.table, node.journal.records, node.allocated.pods),
     )
     gauges = Gauges(
         vfs=partial(_vfs, node.table, services),
@@ -322,7 +320,7 @@ def _work(
         "the memory of rails": partial(node.rails.serve, look_at_rails),
         "the watch of the ports": partial(watching_ports, node.table, node.sysfs, port_changed, requests),
         "the provision of VFs": partial(
-            provisioning.retrying, configuration, node.table, node.sysfs, requests.everything
+            provisioning.retrying, configuration, node.table, node.sysfs, node.allocated.vfs, requests.everything
         ),
         "the release of addresses": partial(releasing_ipam, node.recovery, looked),
         "the search for leftovers of the primary network": partial(sweeping, configuration, node.primary_gc),

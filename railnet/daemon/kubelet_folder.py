@@ -60,7 +60,7 @@ class KubeletSearch:
         Raises:
             OSError: there is none; ETIMEDOUT: it is not known yet where it is.
         """
-        if not self._looked:
+        if self.known() is None:
             raise OSError(ETIMEDOUT, "not known yet", "kubelet's root folder")
         return open_below(self._host.root, f"{self.folder.path}/{NAME}")
 

@@ -7,14 +7,12 @@ reason, /readyz has the reason, and the other PFs are served.
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
 
 from railnet.backoff import Backoff
 from railnet.configuration import Configuration
-from railnet.daemon import allocated_vfs
-from railnet.daemon.kubelet_folder import KubeletSearch
 from railnet.errors import Misconfigured, NotReady, RailnetError
 from railnet.kernel import vf_provisioning
 from railnet.kernel.inventory import inventory
@@ -42,8 +40,13 @@ _WRITE_SECONDS = 60.0  # mlx5 takes some seconds for a hundred VFs
 _START_SECONDS = 20.0
 _links = BoundedThreads(1)
 
+Allocated = Callable[[], Awaitable[set[PciAddress]]]
+"""Returns the VFs that kubelet has allocated to pods. Raises NotReady, OSError: they are not known."""
 
-async def make_vfs(configuration: Configuration, table: VfTable, sysfs: Sysfs, *, serving: bool = False) -> None:
+
+async def make_vfs(
+    configuration: Configuration, table: VfTable, sysfs: Sysfs, allocated: Allocated, *, serving: bool = False
+) -> None:
     """Make the VFs that are missing, set their GUIDs, bind their drivers, and refresh the VF table.
 
     The table has the reason why a PF could not be served (`VfTable.unprovisioned`). While the daemon is `serving`, VFs are made only on a
@@ -57,7 +60,7 @@ async def make_vfs(configuration: Configuration, table: VfTable, sysfs: Sysfs, *
     if not troubles and _is_for_other_nodes(wanted, table):
         _log.info("provision: this node has no InfiniBand card, so there is nothing to make")
         return
-    await _create(configuration, wanted, table, sysfs, troubles, serving=serving)
+    await _create(wanted, table, sysfs, allocated, troubles, serving=serving)
     # Recovery or another program may have bound a driver meanwhile: to bind a VF again fails with EBUSY.
     table.refresh(await inventory(sysfs, table.inventory))
     for _ in range(_BINDS):
@@ -71,7 +74,11 @@ async def make_vfs(configuration: Configuration, table: VfTable, sysfs: Sysfs, *
 
 
 async def retrying(
-    configuration: Configuration, table: VfTable, sysfs: Sysfs, read_everything: Callable[[], None]
+    configuration: Configuration,
+    table: VfTable,
+    sysfs: Sysfs,
+    allocated: Allocated,
+    read_everything: Callable[[], None],
 ) -> None:
     """Try again until cancelled: for a PF that could not be served, and for a card that has come back.
 
@@ -84,17 +91,17 @@ async def retrying(
         wanted, _ = provision.selected(configuration.provision, table.inventory)
         if table.unprovisioned or provision.came_back(wanted, table.inventory):
             try:
-                await make_vfs(configuration, table, sysfs, serving=True)
+                await make_vfs(configuration, table, sysfs, allocated, serving=True)
             except (OSError, ValueError, RailnetError) as error:
                 _log.error("provision: %s; it is tried again", error)
             read_everything()
 
 
 async def _create(
-    configuration: Configuration,
     wanted: Iterable[Provision],
     table: VfTable,
     sysfs: Sysfs,
+    allocated: Allocated,
     troubles: dict[PciAddress, str],
     *,
     serving: bool,
@@ -104,7 +111,7 @@ async def _create(
     replacing = {step.pf for step in needed if step.replaced}
     in_use: set[PciAddress] | None = set()
     if replacing and not serving:
-        in_use = await _in_use(configuration, table, replacing, troubles)
+        in_use = await _in_use(allocated, table, replacing, troubles)
     creations = []
     for step in needed:
         if step.replaced and (serving or in_use is None):
@@ -141,14 +148,14 @@ def _vfs_of(table: VfTable, pf: PciAddress) -> list[PciAddress]:
 
 
 async def _in_use(
-    configuration: Configuration, table: VfTable, replacing: Iterable[PciAddress], troubles: dict[PciAddress, str]
+    allocated: Allocated, table: VfTable, replacing: Iterable[PciAddress], troubles: dict[PciAddress, str]
 ) -> set[PciAddress] | None:
     """Return the VFs that pods use; None if that is not known."""
     vfs = [(pf, vf) for pf in table.inventory.pfs for vf in pf.vfs]
     # A VF that has a driver and no netdev on the node is in a pod, whichever program moved it there.
     in_use = {vf.address for pf, vf in vfs if table.owner(vf.address) or (vf.driver and pf.netdev and not vf.netdev)}
     try:
-        return in_use | await allocated_vfs.allocated(configuration, KubeletSearch(configuration.host))
+        return in_use | await allocated()
     except (NotReady, OSError) as error:
         troubles.update(dict.fromkeys(replacing, str(error)))
         return None

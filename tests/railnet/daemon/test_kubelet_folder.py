@@ -198,18 +198,28 @@ def test_processes_that_hang_take_four_threads_at_most(host: Host) -> None:
             pipe.write_bytes(b"")
 
 
-def test_state_of_claims_is_opened_in_the_folder_of_the_last_look(tmp_path: Path) -> None:
-    (tmp_path / "kubelet").mkdir()
-    (tmp_path / "kubelet/dra_manager_state").write_text("{}")
-    search = KubeletSearch(HostConfiguration(root=Path("/"), kubelet=tmp_path / "kubelet"))
+def test_state_of_claims_is_opened_in_the_folder_of_the_last_look(host: Host) -> None:
+    host.has("/data/kubelet/plugins_registry")
+    (host.root / "data/kubelet/dra_manager_state").write_text("{}")
+    host.runs(5, "kubelet", "--root-dir=/data/kubelet")
+    search = KubeletSearch(HostConfiguration(root=host.root), host.proc)
 
     with pytest.raises(OSError, match="not known yet"):
         search.open_dra_manager_state()
     asyncio.run(search.look())
+
+    assert opened(search) == b"{}"
+
+
+def test_state_of_claims_is_opened_in_the_configured_folder_without_a_look(tmp_path: Path) -> None:
+    (tmp_path / "dra_manager_state").write_text("{}")
+
+    assert opened(KubeletSearch(HostConfiguration(root=Path("/"), kubelet=tmp_path))) == b"{}"
+
+
+def opened(search: KubeletSearch) -> bytes:
     fd = search.open_dra_manager_state()
     try:
-        content = os.read(fd, 100)
+        return os.read(fd, 100)
     finally:
         os.close(fd)
-
-    assert content == b"{}"

@@ -11,6 +11,8 @@ import pytest
 
 from railnet.configuration import Configuration, HostConfiguration
 from railnet.daemon import provisioning
+from railnet.daemon.allocated_vfs import AllocatedVfs
+from railnet.daemon.kubelet_folder import KubeletSearch
 from railnet.kernel import waiting
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.pci_address import PciAddress
@@ -50,12 +52,17 @@ class Start:
         (self._folder / "device-plugins").mkdir()
         (self._folder / "device-plugins/kubelet_internal_checkpoint").write_text(checkpoint)
 
+    async def make(self, configuration: Configuration, *, serving: bool = False) -> None:
+        """Make the VFs; kubelet's files say which are in use."""
+        allocated = AllocatedVfs(configuration, KubeletSearch(configuration.host), lambda: False)
+        await provisioning.make_vfs(configuration, self.table, self.sysfs, allocated.vfs, serving=serving)
+
     def make_vfs(self, *wanted: int) -> None:
         host = HostConfiguration(device_plugins=self._folder / "device-plugins", kubelet=self._folder, root=Path("/"))
         configuration = Configuration(
             host=host, provision=tuple(Provision(PciAddress.parse(PF), vfs) for vfs in wanted)
         )
-        asyncio.run(provisioning.make_vfs(configuration, self.table, self.sysfs))
+        asyncio.run(self.make(configuration))
 
 
 @pytest.fixture
@@ -111,6 +118,19 @@ def test_no_vf_is_replaced_while_it_is_unknown_which_vfs_are_in_use(start: Start
     assert "it is not known which VFs pods use" in start.table.unprovisioned[PciAddress.parse(PF)]
 
 
+def test_damaged_file_of_claims_keeps_no_vf_from_being_made_where_no_claim_is_recorded(
+    start: Start, tmp_path: Path
+) -> None:
+    start.table.release(PciAddress.parse(UNBOUND), Owner("c0ffee", "eth0", ""))
+    (start.tree.devices / IN_POD / "driver").unlink()
+    start.table.refresh(start.sysfs.inventory())
+    (tmp_path / "dra_manager_state").write_text("{")
+
+    start.make_vfs(4)
+
+    assert CreateVfs(PciAddress.parse(PF), 4, replaced=3) in start.steps
+
+
 def test_log_names_the_pf_that_keeps_another_number_of_vfs(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     start.table.withhold({NOWHERE: "it has no network interface in any network namespace"})
 
@@ -127,9 +147,7 @@ def made_by(start: Start, *entries: Provision | ProvisionBySelector, serving: bo
     start.table.withhold({NOWHERE: "it has no network interface in any network namespace"})
     host = HostConfiguration(device_plugins=start.tree.root, kubelet=start.tree.root, root=Path("/"))
     start.table.refresh(start.sysfs.inventory())
-    asyncio.run(
-        provisioning.make_vfs(Configuration(host=host, provision=entries), start.table, start.sysfs, serving=serving)
-    )
+    asyncio.run(start.make(Configuration(host=host, provision=entries), serving=serving))
     return [step for step in start.steps if isinstance(step, CreateVfs)]
 
 
@@ -205,7 +223,7 @@ def test_pf_with_a_hung_write_costs_itself_alone_and_is_tried_again_when_it_has_
     )
 
     async def main() -> None:
-        make = partial(provisioning.make_vfs, configuration, start.table, start.sysfs)
+        make = partial(start.make, configuration)
         start.table.refresh(start.sysfs.inventory())
         await make()
         assert f"files of {OTHER_PF} has not been done in 0.2 s" in start.table.unprovisioned[other]
@@ -231,7 +249,11 @@ def test_later_looks_become_rare(start: Start, monkeypatch: pytest.MonkeyPatch) 
             raise asyncio.CancelledError
 
     monkeypatch.setattr(provisioning, "asyncio", SimpleNamespace(sleep=sleep))
+
+    async def none() -> set[PciAddress]:
+        return set()
+
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(provisioning.retrying(Configuration(), start.table, start.sysfs, lambda: None))
+        asyncio.run(provisioning.retrying(Configuration(), start.table, start.sysfs, none, lambda: None))
 
     assert slept == [jittered(one) for one in (1, 2, 4, 8, 10, 10, 10)]
