@@ -225,15 +225,18 @@ def checkpoint_bytes(conf: NetConf) -> bytes | None:
 
 
 def claims_bytes(conf: NetConf) -> bytes | None:
-    """Read kubelet's `dra_manager_state`; None if kubelet has no such file, so no pod has a claim.
+    """Read kubelet's `dra_manager_state`; None if kubelet has no such file and no claim is recorded, so no pod has a claim.
 
     If the root folder of the configuration is absent, kubelet's default is looked at. A kubelet of Kubernetes 1.26 or later makes the file
     when it starts.
 
     Raises:
-        CniError: code 11, it cannot be read.
+        CniError: code 11, it cannot be read; or it is not there and a claim is recorded: then kubelet has it somewhere else.
     """
-    return _first((conf.kubelet, DEFAULT_KUBELET), dra_manager_state.NAME, f"kubelet's {dra_manager_state.NAME}")
+    raw = _first((conf.kubelet, DEFAULT_KUBELET), dra_manager_state.NAME, f"kubelet's {dra_manager_state.NAME}")
+    if raw is None and _claims_are_recorded():
+        raise _unknown(f"kubelet has prepared claims, and {conf.kubelet} has no {dra_manager_state.NAME}")
+    return raw
 
 
 def _first(folders: tuple[str, ...], name: str, title: str) -> bytes | None:

@@ -56,7 +56,7 @@ class AllocatedVfs:
 
     async def _by_claims(self) -> dict[PciAddress, str]:
         try:
-            by_claims = _holders_of(await claims(self._kubelet))
+            by_claims = _holders_of(await claims(self._kubelet, self._any_recorded))
         except (OSError, ValueError) as error:
             if self._configuration.offer == "dra" or self._any_recorded():
                 raise
@@ -86,17 +86,17 @@ class AllocatedVfs:
         self._said = warning
 
 
-async def claims(kubelet: KubeletSearch) -> tuple[PreparedDevices, ...]:
+async def claims(kubelet: KubeletSearch, must_exist: Callable[[], bool]) -> tuple[PreparedDevices, ...]:
     """Return the claims for which kubelet has devices of Railnet's driver.
 
-    The folder is the last one that was seen: each registration looks for another one.
+    The folder is the last one that was seen: each registration looks for another one. `must_exist` is as for `DraManagerStateReads`.
 
     Raises:
         ValueError: the file is not understood. OSError: it cannot be read, or it is not known where it is.
     """
     if kubelet.known() is None:
         await kubelet.look()
-    return await DraManagerStateReads(kubelet.open_dra_manager_state, read_in_time).read()
+    return await DraManagerStateReads(kubelet.open_dra_manager_state, read_in_time, must_exist).read()
 
 
 def _holders_of(prepared: tuple[PreparedDevices, ...]) -> dict[PciAddress, str]:

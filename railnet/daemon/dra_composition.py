@@ -64,7 +64,7 @@ async def drivers(
             raise NotReady(f"it is not known which VFs pods have by the device plugin: {error}") from None
 
     async def by_claims(uid: str) -> Mapping[PciAddress, str]:
-        return await _by_other_claims(kubelet, uid)
+        return await _by_other_claims(kubelet, uid, lambda: node.claims.need_the_driver)
 
     facts = NodeFacts(
         pool=name_of_node(),
@@ -97,14 +97,17 @@ def pod_claims(configuration: Configuration, node: NodeParts, kubelet: KubeletSe
         assigned = assign(configuration.pools, node.table.inventory)
         return next((name for name, vfs in assigned.items() if any(each.address == vf for each in vfs)), None)
 
-    state = DraManagerStateReads(kubelet.open_dra_manager_state, read_in_time)
-    return PodClaims(state, node.claims.allocations, resource_of, lambda: node.claims.need_the_driver)
+    def any_recorded() -> bool:
+        return node.claims.need_the_driver
+
+    state = DraManagerStateReads(kubelet.open_dra_manager_state, read_in_time, any_recorded)
+    return PodClaims(state, node.claims.allocations, resource_of, any_recorded)
 
 
-async def _by_other_claims(kubelet: KubeletSearch, uid: str) -> dict[PciAddress, str]:
+async def _by_other_claims(kubelet: KubeletSearch, uid: str, any_recorded: Callable[[], bool]) -> dict[PciAddress, str]:
     """Return the VFs of the claims that kubelet has prepared, without one. Railnet's own records are the first guard, this is the second."""
     try:
-        claims = await allocated_vfs.claims(kubelet)
+        claims = await allocated_vfs.claims(kubelet, any_recorded)
         return {
             vf_of(device): f"{claim} has it, by kubelet's record of claims"
             for claim in claims

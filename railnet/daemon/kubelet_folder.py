@@ -35,10 +35,10 @@ class KubeletSearch:
         # The registrations of all pools look at one moment: a process that hangs must not take the threads of all looks.
         self._turn = asyncio.Lock()
         self.folder = KubeletFolder(host.kubelet or Path(DEFAULT), "no kubelet was looked for yet")
-        self._looked = False
+        self._looked = self._found = False
 
     async def look(self) -> KubeletFolder:
-        """Look again.
+        """Look again. While no kubelet runs, the folder is the one that was found last, else kubelet's default: kubelet may just be restarted.
 
         A process that hangs may hold its command line for ever. It costs one look its time, and the next looks leave it out.
 
@@ -46,8 +46,9 @@ class KubeletSearch:
             OSError: ETIMEDOUT, a process is not read in time, and no other one is the kubelet: it is not known where kubelet's folder is.
         """
         async with self._turn:
-            self.folder = await self._answer()
-            self._looked = True
+            folder = await self._answer()
+            self.folder = folder or (self.folder if self._found else _NO_KUBELET)
+            self._looked, self._found = True, self._found or folder is not None
         return self.folder
 
     def known(self) -> KubeletFolder | None:
@@ -64,9 +65,9 @@ class KubeletSearch:
             raise OSError(ETIMEDOUT, "not known yet", "kubelet's root folder")
         return open_below(self._host.root, f"{self.folder.path}/{NAME}")
 
-    async def _answer(self) -> KubeletFolder:
+    async def _answer(self) -> KubeletFolder | None:
         if self._host.kubelet is not None:
-            return find(self._host)
+            return _configured(self._host)
         for look in [look for look in self._late if look.call.future.done()]:
             self._late.remove(look)
             return look.folder()
@@ -115,8 +116,8 @@ class _Look:
         self.process = process
         return process not in self._without
 
-    def folder(self) -> KubeletFolder:
-        """Return the folder that was found; call it when the search has ended.
+    def folder(self) -> KubeletFolder | None:
+        """Return the folder of the kubelet that runs, None if none runs; call it when the search has ended.
 
         Raises:
             OSError: no kubelet was found, and processes were left out.
@@ -124,7 +125,7 @@ class _Look:
         folder: KubeletFolder | None = self.call.future.result()
         if folder is None and self._without:
             raise _hangs(self._without)
-        return folder or _NO_KUBELET
+        return folder
 
 
 def _hangs(processes: Iterable[int | None]) -> OSError:

@@ -6,7 +6,7 @@ serves.
 
 import os
 from collections.abc import Callable
-from errno import EFBIG
+from errno import EFBIG, ENOENT
 from functools import partial
 from typing import BinaryIO
 
@@ -18,14 +18,23 @@ from railnet.kubelet.file_version import FileVersion
 
 # Kubelet writes some 250 bytes for each device. A node has 1,016 VFs at most, and devices of other drivers.
 MOST_BYTES = 16 << 20
+_ABSENT = (
+    "kubelet has prepared claims, and this file is not in its root folder (host.kubelet of node.yaml, else --root-dir)"
+)
 
 
 class DraManagerStateFile:
     """The claims with devices of Railnet's driver, by kubelet's file."""
 
-    def __init__(self, open_file: Callable[[], int]) -> None:
-        """`open_file` opens the file where it is now, and returns a descriptor; it raises FileNotFoundError if there is none."""
-        self._open = open_file
+    def __init__(self, open_file: Callable[[], int], must_exist: Callable[[], bool] = lambda: False) -> None:
+        """Have read nothing yet.
+
+        Args:
+            open_file: opens the file where it is now, and returns a descriptor; it raises FileNotFoundError if there is none.
+            must_exist: returns whether kubelet has such a file for sure, since it has asked to prepare a claim. Then a file that is not there
+                is somewhere else.
+        """
+        self._open, self._must_exist = open_file, must_exist
         self._version: FileVersion | None = None
         self._claims: tuple[PreparedDevices, ...] = ()
 
@@ -34,7 +43,7 @@ class DraManagerStateFile:
 
         Raises:
             ValueError: the file is not understood.
-            OSError: the file cannot be read; EFBIG: it is larger than `MOST_BYTES`.
+            OSError: the file cannot be read; EFBIG: it is larger than `MOST_BYTES`; ENOENT: it is not there, and it must be.
         """
         try:
             with open(self._open(), "rb") as file:  # noqa: PTH123 - a descriptor
@@ -43,6 +52,8 @@ class DraManagerStateFile:
                     self._claims = dra_manager_state.parse(_content(file), DRIVER)
                     self._version = version if version.settled else None
         except FileNotFoundError:
+            if self._must_exist():
+                raise FileNotFoundError(ENOENT, _ABSENT, NAME) from None
             return ()
         return self._claims
 
@@ -65,9 +76,11 @@ def _content(file: BinaryIO) -> bytes:
 class DraManagerStateReads:
     """The same file for an event loop: its disk may hang. The methods are those of `DraManagerStateFile`."""
 
-    def __init__(self, open_file: Callable[[], int], in_time: ReadInTime) -> None:
+    def __init__(
+        self, open_file: Callable[[], int], in_time: ReadInTime, must_exist: Callable[[], bool] = lambda: False
+    ) -> None:
         """`in_time` is as for `railnet.kubelet.checkpoint_file.CheckpointReads`."""
-        self._file = DraManagerStateFile(open_file)
+        self._file = DraManagerStateFile(open_file, must_exist)
         self._in_time = in_time
 
     async def read(self) -> tuple[PreparedDevices, ...]:

@@ -34,7 +34,7 @@ class Kubelet:
         self.folder = folder
         self.connections = 0
         self.prepared: dict[str, tuple[ContainerAllocation, ...]] = {}
-        self.any_recorded = True
+        self.any_recorded = False
 
     def remember(self, *entries: tuple[str, str, object], raw: bytes | None = None) -> None:
         listed = [{"PodUID": uid, "ResourceName": name, "DeviceIDs": ids} for uid, name, ids in entries]
@@ -51,7 +51,7 @@ class Kubelet:
     def devices(self) -> PodDevices:
         state = self.folder / "dra_manager_state"
         claims = PodClaims(
-            DraManagerStateReads(lambda: os.open(state, os.O_RDONLY), read_in_time),
+            DraManagerStateReads(lambda: os.open(state, os.O_RDONLY), read_in_time, lambda: self.any_recorded),
             lambda uid: self.prepared.get(uid, ()),
             {PciAddress.parse("0000:03:00.1"): RAIL}.get,
             lambda: self.any_recorded,
@@ -65,8 +65,9 @@ class Kubelet:
         )
 
     def claims(self, raw: bytes) -> None:
-        """Have kubelet's `dra_manager_state`, and a checkpoint without devices."""
+        """Have kubelet's `dra_manager_state`, a record of a claim, and a checkpoint without devices."""
         self.never_allocated()
+        self.any_recorded = True
         (self.folder / "dra_manager_state").write_bytes(raw)
 
     def of(self, uid: str = "uid-1") -> list[tuple[str, str]]:
@@ -249,6 +250,7 @@ def test_pod_with_a_device_keeps_it_beside_an_unreadable_file_of_claims(kubelet:
 
 def test_pod_must_try_again_when_the_claims_cannot_be_read_and_kubelet_does_not_answer(kubelet: Kubelet) -> None:
     kubelet.never_allocated()
+    kubelet.any_recorded = True
     (kubelet.folder / "dra_manager_state").mkdir()
 
     with pytest.raises(CniError, match="unknown whether") as raised:
@@ -271,6 +273,16 @@ def test_no_pod_waits_for_an_unreadable_file_of_claims_where_none_is_recorded(ku
     kubelet.any_recorded = False
 
     assert (kubelet.vfs(), kubelet.connections) == ([], 0)
+
+
+def test_pod_must_try_again_when_the_file_of_claims_is_absent_although_one_is_recorded(kubelet: Kubelet) -> None:
+    kubelet.claims(b"")
+    (kubelet.folder / "dra_manager_state").unlink()
+
+    with pytest.raises(CniError, match="unknown whether this pod asked for a rail") as raised:
+        kubelet.vfs()
+
+    assert "this file is not in its root folder" in raised.value.details
 
 
 def test_file_of_claims_that_is_too_large_is_told(kubelet: Kubelet) -> None:

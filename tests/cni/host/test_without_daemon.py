@@ -137,16 +137,16 @@ def test_pod_must_try_again_when_the_runtime_did_not_say_its_uid(tmp_path: Path)
 
 @pytest.fixture(autouse=True)
 def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The record of a prepared claim."""
+    """Where the record of a prepared claim is, if a test has one."""
     record = tmp_path / "recorded/a1b2.json"
     record.parent.mkdir()
-    record.touch()
     monkeypatch.setattr(without_daemon, "_RECORDED_CLAIMS", str(record.parent))
     return record
 
 
 def claims(kubelet: Path, content: bytes) -> None:
     (kubelet / "device-plugins").mkdir()
+    (kubelet / "recorded/a1b2.json").touch()
     (kubelet / "dra_manager_state").write_bytes(content)
 
 
@@ -198,12 +198,23 @@ def test_pod_must_try_again_when_it_is_unknown_whether_it_has_a_claim(
     assert raised.value.code == TRY_AGAIN
 
 
-def test_pod_must_try_again_when_its_claims_cannot_be_read(tmp_path: Path) -> None:
+def test_pod_must_try_again_when_its_claims_cannot_be_read(tmp_path: Path, recorded: Path) -> None:
+    recorded.touch()
     (tmp_path / "device-plugins").mkdir()
     (tmp_path / "dra_manager_state").mkdir()
 
     with pytest.raises(CniError, match=rf"dra_manager_state in {tmp_path} cannot be read"):
         without_daemon.has_rails(an_environment(tmp_path), a_conf(tmp_path))
+
+
+def test_pod_must_try_again_when_kubelets_folder_has_no_file_of_the_claims_that_are_recorded(tmp_path: Path) -> None:
+    claims(tmp_path, b"")
+    (tmp_path / "dra_manager_state").unlink()
+
+    with pytest.raises(CniError, match=f"{tmp_path} has no dra_manager_state") as raised:
+        without_daemon.has_rails(an_environment(tmp_path), a_conf(tmp_path))
+
+    assert raised.value.code == TRY_AGAIN
 
 
 @pytest.mark.parametrize("folder", ["empty", "absent"])

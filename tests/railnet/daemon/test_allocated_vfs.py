@@ -96,6 +96,15 @@ def test_no_vf_is_known_to_be_free_while_claims_may_have_some(
     assert asyncio.run(node.allocated(offer).pods()) is None
 
 
+@pytest.mark.parametrize("recorded", [True, False])
+def test_absent_file_of_claims_has_none_only_where_no_claim_is_recorded(node: Node, recorded: bool) -> None:
+    node.any_recorded = recorded
+
+    told = asyncio.run(node.allocated().pods())
+
+    assert told == (None if recorded else {BY_DEVICE_PLUGIN: "uid-2"})
+
+
 def test_kubelet_is_not_looked_for_again_where_its_folder_is_known(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.claims(a_state(a_claim()))
     looks = list[object]()

@@ -90,6 +90,23 @@ def test_configured_folder_wins_over_the_running_kubelet(host: Host) -> None:
     assert str(folder) == "/srv/kubelet (host.kubelet of node.yaml)"
 
 
+def test_folder_that_was_found_last_stays_while_kubelet_is_restarted(host: Host) -> None:
+    host.has("/data/kubelet/plugins_registry", "/srv/kubelet/plugins_registry")
+
+    async def main() -> list[str]:
+        search = KubeletSearch(HostConfiguration(root=host.root), host.proc)
+        looks = [str((await search.look()).path)]
+        for pid, folder in ((5, "/data/kubelet"), (6, ""), (7, "/srv/kubelet"), (8, "")):
+            if folder:
+                host.runs(pid, "kubelet", f"--root-dir={folder}")
+            looks.append(str((await search.look()).path))
+            if folder:
+                (host.proc / str(pid) / "cmdline").write_bytes(b"")
+        return looks
+
+    assert asyncio.run(main()) == ["/var/lib/kubelet", *["/data/kubelet"] * 2, *["/srv/kubelet"] * 2]
+
+
 async def pod_resources(search: KubeletSearch) -> os.stat_result:
     async with search.pod_resources() as opened:
         return opened.stat()

@@ -54,6 +54,16 @@ def test_no_claim_was_ever_prepared_where_there_is_no_file(tmp_path: Path) -> No
     assert (len(present), file.read(), file.surely_names_none("uid-1")) == (1, (), False)
 
 
+def test_file_that_is_not_there_although_claims_are_prepared_is_somewhere_else(tmp_path: Path) -> None:
+    recorded = True
+    file = DraManagerStateFile(opening(tmp_path / "dra_manager_state"), lambda: recorded)
+
+    with pytest.raises(FileNotFoundError, match="this file is not in its root folder"):
+        file.read()
+    recorded = False
+    assert file.read() == ()
+
+
 def test_file_that_is_not_understood_is_asked_for_the_pods_uid(tmp_path: Path) -> None:
     path = tmp_path / "dra_manager_state"
     write(path, b'{"claims": ["uid-1 rdma.railnet.io"]}')
