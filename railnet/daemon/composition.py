@@ -29,7 +29,7 @@ from deviceplugin.pool_selection import Pool, assign
 from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
 from railnet.configuration import Configuration
-from railnet.daemon import attachment_composition, dra_composition, provisioning, rails_condition
+from railnet.daemon import allocated_vfs, attachment_composition, dra_composition, provisioning, rails_condition
 from railnet.daemon.attachment_composition import NodeParts
 from railnet.daemon.background_tasks import BackgroundTasks
 from railnet.daemon.cni_folders_in_use import CniFoldersInUse
@@ -116,11 +116,11 @@ async def uninstall(configuration: Configuration, health_port: int, restarts: in
     """
     from railnet.install.uninstaller import Leaving  # noqa: PLC0415 - what copies a Python is not for a daemon that serves
 
-    health, leaving = Health(), Leaving(configuration.host)
+    health, kubelet = Health(), KubeletSearch(configuration.host)
+    leaving = Leaving(configuration.host, partial(allocated_vfs.claims, kubelet, lambda: False))
     async with health.serving(health_port):
         async with alone(health):
             leaving.deactivate()
-            kubelet = KubeletSearch(configuration.host)
             await _own(replace(configuration, provision=()), leaving, kubelet, health, restarts)
             if leaving.done:
                 leaving.forget()

@@ -1,7 +1,7 @@
 """The driver of DRA, composed; and what CNI ADD asks of claims.
 
 A node offers its VFs by one of two ways (`offer` of node.yaml). The driver is registered on a node that offers them by DRA, and on any other
-while claims are prepared there: kubelet must be able to unprepare them.
+where claims are prepared when the daemon starts: kubelet must be able to unprepare them. After a reboot only kubelet's file names them.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ async def drivers(
     await asyncio.to_thread(_repair_device_metadata, node.claims)
     await asyncio.to_thread(cdi.sweep, node.claims.uids_on_disk)
     offers = configuration.offer == "dra"
-    if not offers and not node.claims.need_the_driver:
+    if not (offers or node.claims.need_the_driver or await _kubelet_names_claims(kubelet)):
         return []
 
     async def by_pods() -> Mapping[PciAddress, str]:
@@ -78,6 +78,15 @@ async def drivers(
     )
     health = DeviceHealthService(slices.publisher, name_of_node()) if offers else None
     return [DraService(facts, node.claims, cdi, device_metadata.FILES, _ClaimReader(), changed, health=health)]
+
+
+async def _kubelet_names_claims(kubelet: KubeletSearch) -> bool:
+    """Return whether kubelet's file names a claim of Railnet's driver: without the driver kubelet could never end the claim's pods."""
+    try:
+        return bool(await allocated_vfs.claims(kubelet, lambda: False))
+    except (OSError, ValueError) as error:
+        _log.warning("the driver of DRA is not registered, because no claim is recorded: %s", error)
+        return False
 
 
 def _repair_device_metadata(claims: PreparedClaims) -> None:

@@ -8,7 +8,7 @@ primary network (`runtime_cached_configurations`), so that its DEL executes the 
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 from cni.host import lock
@@ -19,6 +19,7 @@ from railnet.install import conflist_removal, former_folders, installer, running
 from railnet.install.executable_location import ExecutableLocation
 from railnet.install.runtime_cached_configurations import Remembered
 from railnet.kernel.files import below
+from railnet.kubelet.dra_manager_state import PreparedDevices
 from railnet.vf import rail_memory
 from railnet.vf.record import SandboxPod, UnreadableRecord, decode
 
@@ -26,6 +27,13 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 _END_SECONDS = 30.0
 _NAMED = 20  # a node has about as many VFs
+
+ReadClaims = Callable[[], Awaitable[Iterable[PreparedDevices]]]
+"""Returns the claims of Railnet's driver in kubelet's file. Raises ValueError, OSError: they are not known."""
+
+
+async def _no_claims() -> Iterable[PreparedDevices]:
+    return ()
 
 
 class Leaving:
@@ -41,9 +49,10 @@ class Leaving:
     rewrites: str | None = None
     """Nothing is kept in place any more."""
 
-    def __init__(self, host: HostConfiguration) -> None:
+    def __init__(self, host: HostConfiguration, claims: ReadClaims = _no_claims) -> None:
         """Remove Railnet from the host seen at `host.root`: from the configured CNI folders, and from those that were configured before."""
-        self._root = host.root
+        self._root, self._read_claims = host.root, claims
+        self._claims: dict[str, str] | None = None  # kubelet's, by UID
         self._folders = [ConflistFolder.of(host), *former_folders.conflist_folders(host)]
         self._locations = [ExecutableLocation.of(host), *former_folders.executable_locations(host)]
         self.done = False
@@ -65,6 +74,7 @@ class Leaving:
             for folder in self._folders:  # a program may have copied what it read before the removal
                 await asyncio.to_thread(conflist_removal.take_out_of_copies, folder)
             needed = await asyncio.to_thread(needed_by, self._root)
+            needed += [claim for claim in await self._unended_claims() if claim not in needed]
             if not needed:
                 break
             self._say(needed)
@@ -75,6 +85,20 @@ class Leaving:
         """Remove the daemon's files in /run, and the memory of rails; only after the daemon has ended."""
         shutil.rmtree(below(self._root, lock.RUN), ignore_errors=True)
         shutil.rmtree(below(self._root, rail_memory.FILE).parent, ignore_errors=True)
+
+    async def _unended_claims(self) -> list[str]:
+        """Name the claims of kubelet's file that were there at the first look, and still are: for these the driver is registered.
+
+        After a reboot they have no record. A file that cannot be read says nothing new.
+        """
+        try:
+            named = {claim.claim_uid: f"{claim} is prepared" for claim in await self._read_claims()}
+        except (OSError, ValueError) as error:
+            _log.warning("it is not known which claims kubelet has: %s", error)
+        else:
+            before = named if self._claims is None else self._claims
+            self._claims = {uid: claim for uid, claim in named.items() if uid in before}
+        return list((self._claims or {}).values())
 
     def _say(self, needed: list[str]) -> None:
         named = ", ".join(needed[:_NAMED]) + (", …" if len(needed) > _NAMED else "")

@@ -26,6 +26,7 @@ from tests.node.claims import (
     settle,
     start,
 )
+from tests.node.primaries import RUN
 from tests.node.test_rails import links, record
 from tests.waiting import until
 
@@ -230,3 +231,18 @@ def test_node_is_switched_with_pods_running_both_ways(node: Node, cluster: ApiSe
 
     assert by_plugin.device_ids == ("0000:03:00.2",)
     assert names == [{"net1"}, {"net1"}]
+
+
+def test_claims_are_unprepared_after_a_reboot_of_a_node_that_went_back_to_the_device_plugin(
+    node: Node, cluster: ApiServer
+) -> None:
+    identity = a_pod()
+    node.kubelet.dra.prepare(identity.uid, a_claim(cluster, identity))
+    node.stop_daemon()
+    for file in (RUN / "claims").iterdir():  # /run is empty after a reboot, and kubelet's file is not
+        file.unlink()
+    try:
+        offer(node, "device-plugin", 2)
+        node.kubelet.dra.unprepare(identity.uid)
+    finally:
+        offer(node, "dra")

@@ -327,6 +327,11 @@ def test_unprepare_removes_what_prepare_wrote(host: Host) -> None:
     assert unprepared(host) == ""
 
 
+def test_claim_without_a_record_is_unprepared(host: Host) -> None:
+    """After a reboot kubelet knows claims of which Railnet has no record."""
+    assert (unprepared(host), host.changes) == ("", 0)
+
+
 def test_unprepare_needs_no_api_server(host: Host) -> None:
     prepared(host)
     host.objects.clear()

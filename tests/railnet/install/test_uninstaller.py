@@ -15,7 +15,10 @@ from railnet.daemon.conflist import NAME
 from railnet.install import installer as install_module
 from railnet.install import uninstaller as uninstall_module
 from railnet.install.uninstaller import Leaving, needed_by
+from railnet.kubelet import dra_manager_state
+from railnet.kubelet.dra_driver import DRIVER
 from railnet.vf.record import SandboxPod, encode
+from tests.railnet.kubelet.dra_state import a_claim, a_state
 from tests.railnet.vf.builders import a_record
 
 FOLDER = str(HostConfiguration().cni_conf)
@@ -250,6 +253,47 @@ def test_executable_stays_until_nothing_needs_it(host: Path, monkeypatch: pytest
     assert "1 still need it (" in trouble
     assert leaving.done
     assert list((host / "opt/cni/bin").iterdir()) == []
+
+
+def test_claims_of_kubelets_file_are_waited_for_also_without_a_record(
+    host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a reboot no claim has a record. A claim that came later has no driver that could unprepare it."""
+    monkeypatch.setattr(uninstall_module, "_LOOK_SECONDS", 0)
+    first, later = (dra_manager_state.parse(a_state(a_claim(uid, ClaimName=uid)), DRIVER) for uid in ("a1", "b2"))
+    looks: list[tuple[dra_manager_state.PreparedDevices, ...] | Exception] = [
+        ValueError("not understood"),
+        first,
+        OSError("no disk"),
+        (*later, *first),
+        later,
+    ]
+    told = list[str | None]()
+
+    async def claims() -> tuple[dra_manager_state.PreparedDevices, ...]:
+        told.append(leaving.trouble)
+        look = looks.pop(0)
+        if isinstance(look, Exception):
+            raise look
+        return look
+
+    leaving = Leaving(host_at(host), claims)
+    needs_it = record(host)
+
+    async def scenario() -> None:
+        serving = asyncio.create_task(leaving.serve(lambda: None))
+        async with asyncio.timeout(10):
+            while not told[2:]:  # noqa: ASYNC110 - no event reports a look
+                await asyncio.sleep(0)
+            needs_it.unlink(missing_ok=True)
+            await serving
+
+    asyncio.run(scenario())
+
+    assert (looks, leaving.done) == ([], True)
+    assert "claim ml/a1 is prepared" in str(told[2])
+    assert "claim ml/a1 is prepared" in str(told[4])
+    assert "b2" not in "".join(map(str, told))
 
 
 def test_state_of_the_daemon_is_removed(host: Path) -> None:
