@@ -6,7 +6,7 @@ where claims are prepared when the daemon starts: kubelet must be able to unprep
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from cni.pod_devices import PodClaims
 from deviceplugin.pool_selection import assign
@@ -27,6 +27,7 @@ from railnet.dra.prepared_claim_files import PreparedClaims
 from railnet.dra.service import DraService, NodeFacts, address_of
 from railnet.errors import NotReady
 from railnet.kernel.threads.file_reads import read_in_time
+from railnet.kubelet.dra_manager_state import PreparedDevices
 from railnet.kubelet.dra_manager_state_file import DraManagerStateReads
 from railnet.vf.dra_device_name import vf_of
 from railnet.vf.pci_address import PciAddress
@@ -114,18 +115,35 @@ def pod_claims(configuration: Configuration, node: NodeParts, kubelet: KubeletSe
 
 
 async def _by_other_claims(kubelet: KubeletSearch, uid: str, any_recorded: Callable[[], bool]) -> dict[PciAddress, str]:
-    """Return the VFs of the claims that kubelet has prepared, without one. Railnet's own records are the first guard, this is the second."""
+    """Return the VFs of the claims that kubelet has prepared, without one. Railnet's own records are the first guard, this is the second.
+
+    Kubelet writes the file before it asks to prepare a claim, so an absent file is somewhere else.
+
+    Raises:
+        NotReady: the file is not understood or not read, and there is no record: after a reboot the file is the only guard.
+    """
     try:
-        claims = await allocated_vfs.claims(kubelet, any_recorded)
-        return {
-            vf_of(device): f"{claim} has it, by kubelet's record of claims"
-            for claim in claims
-            if claim.claim_uid != uid
-            for device in claim.devices
-        }
+        claims = await allocated_vfs.claims(kubelet, lambda: True)
     except (OSError, ValueError) as error:
+        if not any_recorded():
+            raise NotReady(f"it is not known which VFs other claims have: {error}; kubelet tries again") from None
         _log.warning("claims are compared with Railnet's own records alone: %s", error)
         return {}
+    return {
+        vf: f"{claim} has it, by kubelet's record of claims"
+        for claim in claims
+        if claim.claim_uid != uid
+        for vf in _vfs(claim)
+    }
+
+
+def _vfs(claim: PreparedDevices) -> Iterator[PciAddress]:
+    """Yield the VFs of a claim. A device with another name is no VF of this node: it costs no other claim anything."""
+    for device in claim.devices:
+        try:
+            yield vf_of(device)
+        except ValueError as error:
+            _log.warning("kubelet's record of %s: %s", claim, error)
 
 
 class _ClaimReader:
