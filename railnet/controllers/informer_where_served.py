@@ -17,7 +17,11 @@ _LOOK_SECONDS = 0.5
 
 
 class InformerWhereServed(Informer[_Kept]):
-    """An informer that may have nothing to do."""
+    """An informer that may have nothing to do.
+
+    Attributes:
+        absent: whether the API server does not serve the kind.
+    """
 
     def __init__(
         self,
@@ -31,6 +35,7 @@ class InformerWhereServed(Informer[_Kept]):
         """Watch a collection, as `Informer`; with `beside`, from the moment at which that informer has an object."""
         super().__init__(api, about, keep, changed, listed)
         self._beside = beside
+        self.absent = False
 
     def run(self, ended: threading.Event) -> None:
         """As `Informer.run`, as soon as there is something to watch."""
@@ -54,9 +59,13 @@ class InformerWhereServed(Informer[_Kept]):
         if not isinstance(error, Absent):
             super()._wait_out(error, ended)
             return
-        self._version = ""  # it may have been served until now
+        self.absent, self._version = True, ""  # it may have been served until now
         self._has_nothing()
         ended.wait(_ASK_AGAIN_SECONDS)
+
+    def _accepted(self) -> None:
+        super()._accepted()
+        self.absent = False
 
     def _has_nothing(self) -> None:
         self.trouble = ""

@@ -1,4 +1,4 @@
-"""How many VFs pods ask for by ResourceClaims, kept up to date by a watch of the claims and templates that users write.
+"""How many VFs pods ask for by ResourceClaims, kept up to date by a watch of the claims and templates that users and their programs write.
 
 A claim that Kubernetes made for a pod is not kept: the pod names its template, or asks for the resource itself.
 """
@@ -18,11 +18,12 @@ from railnet.objects.pod import Pod
 
 _DRA = "resource.k8s.io/v1"
 _CLAIMS, _TEMPLATES = "resourceclaims", "resourceclaimtemplates"
+_KINDS = {_CLAIMS: "ResourceClaim", _TEMPLATES: "ResourceClaimTemplate"}
 _Counts = InformerWhereServed[int]
 
 
 class WatchedClaims:
-    """The claims and templates that ask for VFs."""
+    """The claims and templates, also those that ask for no VF: a name that is not among them is not known."""
 
     def __init__(self, api: StreamingApiServer, resources: Collection[str]) -> None:
         """Watch by an API server; `resources` are those of the pools, each with a DeviceClass of its own."""
@@ -39,30 +40,42 @@ class WatchedClaims:
             threading.Thread(target=run, args=(threading.Event(),), name=f"watch of {name}", daemon=True).start()
 
     def vfs(self, pod: Pod) -> int:
-        """Return how many VFs a pod asks for by claims. A claim or template that does not exist yet asks for none.
+        """Return how many VFs a pod asks for by claims. A cluster that does not serve `resource.k8s.io/v1` has none.
 
         Raises:
-            NotReady: the claims and templates are not known yet.
+            NotReady: a claim or template that the pod names is not known: it does not exist, or was not reported yet.
         """
-        vfs = 0
-        for named in pod.claims:
-            resource, name = (_CLAIMS, named.claim) if named.claim else (_TEMPLATES, named.template)
-            informer = self.informers[resource]
-            if not informer.listed.is_set():
-                raise NotReady(
-                    f"Railnet does not know yet what the pod's claims ask for: {informer.trouble}; try again"
-                )
-            vfs += informer.get(pod.namespace, name) or 0
-        return vfs
+        return sum(
+            self._vfs(_CLAIMS, pod.namespace, named.claim)
+            if named.claim
+            else self._vfs(_TEMPLATES, pod.namespace, named.template)
+            for named in pod.claims
+            if named.claim or named.template  # else the API server refuses the pod, or another object makes the claim
+        )
+
+    def _vfs(self, resource: str, namespace: str, name: str) -> int:
+        informer = self.informers[resource]
+        vfs = informer.get(namespace, name)
+        if vfs is not None:
+            return vfs
+        if informer.absent:
+            return 0
+        # A pod that is let in now would get VFs beside those of its claims, and its request cannot be taken back.
+        why = f" ({informer.trouble})" if informer.trouble else ""
+        raise NotReady(
+            f"Railnet does not know what the pod's claims ask for: {_KINDS[resource]} {name} of namespace {namespace} does not exist, "
+            f"or was not reported to Railnet yet{why}; create it if it does not exist, then try again (a Job's controller does)"
+        )
 
     def _of_claim(self, document: dict[str, Any]) -> int | None:
-        return None if controller(document) is not None else self._asked(document)
+        owner = controller(document)
+        return None if owner is not None and (owner.api_version, owner.kind) == ("v1", "Pod") else self._asked(document)
 
-    def _of_template(self, document: dict[str, Any]) -> int | None:
+    def _of_template(self, document: dict[str, Any]) -> int:
         return self._asked({"metadata": document["metadata"], "spec": document["spec"]["spec"]})
 
-    def _asked(self, claim: dict[str, Any]) -> int | None:
-        return amounts(device_claim(claim), self._resources).get(BY_CLAIM)
+    def _asked(self, claim: dict[str, Any]) -> int:
+        return amounts(device_claim(claim), self._resources).get(BY_CLAIM, 0)
 
 
 def _nothing(before: int | None, after: int | None) -> None:

@@ -1,4 +1,4 @@
-"""How many VFs pods ask for by claims: those that users write, and templates; nothing while they are not known, or are not served."""
+"""How many VFs pods ask for by claims: those that users write, and templates. A name that is not known is no answer."""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -51,7 +51,6 @@ def a_template(name: str, count: int, device_class: str = "rdma.railnet.io") -> 
 
 
 CLAIM, TEMPLATE = NamedClaim("c", ""), NamedClaim("", "t")
-OWNER = [{"apiVersion": "v1", "kind": "Pod", "name": "train-0", "uid": "u", "controller": True}]
 
 
 @pytest.mark.parametrize(
@@ -62,10 +61,10 @@ OWNER = [{"apiVersion": "v1", "kind": "Pod", "name": "train-0", "uid": "u", "con
         ({"resourceclaimtemplates/t": a_template("t", 4, "rdma-ib-vf")}, [TEMPLATE], 4),
         ({"resourceclaims/c": a_claim("c", 2), "resourceclaimtemplates/t": a_template("t", 4)}, [CLAIM, TEMPLATE], 6),
         ({"resourceclaimtemplates/t": a_template("t", 1, "gpu.example.com")}, [TEMPLATE], 0),
-        ({}, [CLAIM, TEMPLATE], 0),
-        ({"resourceclaims/t": a_claim("t", 2)}, [TEMPLATE], 0),
+        ({"resourceclaims/c": a_claim("c", 1, "gpu.example.com")}, [CLAIM], 0),
+        ({}, [NamedClaim("", "")], 0),
     ],
-    ids=["claim", "template", "by resource", "both", "of another driver", "not there", "of the other kind"],
+    ids=["claim", "template", "by resource", "both", "of another driver", "claim of another driver", "names none"],
 )
 def test_claims_of_a_pod_ask_for_vfs(objects: Mapping[str, JsonObject], claims: list[NamedClaim], vfs: int) -> None:
     cluster = Cluster()
@@ -73,15 +72,71 @@ def test_claims_of_a_pod_ask_for_vfs(objects: Mapping[str, JsonObject], claims: 
         cluster.put(f"{PATH}/{name}", found)
     with watching(cluster) as known:
         assert known.vfs(a_pod(*claims)) == vfs
-        assert known.vfs(a_pod(*claims)._replace(namespace="other")) == 0
 
 
-def test_claim_that_kubernetes_made_for_a_pod_is_not_kept() -> None:
+@pytest.mark.parametrize(
+    ("objects", "named", "namespace", "words"),
+    [
+        ({}, CLAIM, "ml", "ResourceClaim c of namespace ml does not exist, or was not reported"),
+        ({}, TEMPLATE, "ml", "ResourceClaimTemplate t of namespace ml does not exist, or was not reported"),
+        ({"resourceclaims/t": a_claim("t", 2)}, TEMPLATE, "ml", "ResourceClaimTemplate t of namespace ml"),
+        ({"resourceclaims/c": a_claim("c", 2)}, CLAIM, "other", "ResourceClaim c of namespace other"),
+    ],
+    ids=["no claim", "no template", "of the other kind", "in another namespace"],
+)
+def test_pod_that_names_what_is_not_known_is_refused_until_it_is(
+    objects: Mapping[str, JsonObject], named: NamedClaim, namespace: str, words: str
+) -> None:
+    cluster = Cluster()
+    for name, found in objects.items():
+        cluster.put(f"{PATH}/{name}", found)
+    with watching(cluster) as known:
+        with pytest.raises(NotReady, match=f"{words}.*; create it if it does not exist, then try again"):
+            known.vfs(a_pod(named)._replace(namespace=namespace))
+        here = f"/apis/resource.k8s.io/v1/namespaces/{namespace}"
+        asked = a_template("t", 4) if named.template else a_claim("c", 4)
+        asked["metadata"]["namespace"] = namespace
+        cluster.put(f"{here}/resourceclaimtemplates/t" if named.template else f"{here}/resourceclaims/c", asked)
+        until(lambda: known.informers[_resource(named)].get(namespace, named.claim or named.template), SECONDS, "it")
+        assert known.vfs(a_pod(named)._replace(namespace=namespace)) == 4
+
+
+def _resource(named: NamedClaim) -> str:
+    return "resourceclaims" if named.claim else "resourceclaimtemplates"
+
+
+def test_new_template_is_not_known_while_the_watch_is_broken() -> None:
+    cluster = Cluster()
+    cluster.put(f"{PATH}/resourceclaimtemplates/t", a_template("t", 4))
+    with watching(cluster) as known:
+
+        def interfere(request: Request) -> None:
+            raise Refusal(503, "it is ill")
+
+        cluster.interfere = interfere
+        until(lambda: known.informers["resourceclaimtemplates"].trouble, SECONDS, "the trouble")
+        with pytest.raises(NotReady, match=r"was not reported to Railnet yet \(.* are not up to date: .*it is ill"):
+            known.vfs(a_pod(NamedClaim("", "new")))
+        assert known.vfs(a_pod(TEMPLATE)) == 4  # what a template asks for does not change
+
+
+@pytest.mark.parametrize(
+    ("api_version", "owner", "kept"),
+    [
+        ("v1", "Pod", []),
+        ("batch/v1", "Job", [2]),
+        ("example.com/v1", "Workspace", [2]),
+        ("example.com/v1", "Pod", [2]),
+    ],
+    ids=["pod", "job", "another", "another's pod"],
+)
+def test_only_claims_that_kubernetes_made_for_pods_are_not_kept(api_version: str, owner: str, kept: list[int]) -> None:
     cluster, made = Cluster(), a_claim("c", 2)
-    made["metadata"]["ownerReferences"] = OWNER
+    reference = {"apiVersion": api_version, "kind": owner, "name": "train-0", "uid": "u", "controller": True}
+    made["metadata"]["ownerReferences"] = [reference]
     cluster.put(f"{PATH}/resourceclaims/c", made)
     with watching(cluster) as known:
-        assert known.informers["resourceclaims"].all() == []
+        assert known.informers["resourceclaims"].all() == kept
 
 
 def test_pod_with_claims_waits_until_they_are_known_and_one_without_does_not() -> None:
@@ -100,3 +155,7 @@ def test_api_server_without_claims_keeps_no_pod_waiting(monkeypatch: pytest.Monk
     cluster.interfere = interfere
     with watching(cluster) as known:
         assert known.vfs(a_pod(TEMPLATE)) == 0
+        cluster.interfere = lambda request: None
+        until(lambda: not known.informers["resourceclaimtemplates"].absent, SECONDS, "the API server to be upgraded")
+        with pytest.raises(NotReady, match="does not exist"):
+            known.vfs(a_pod(TEMPLATE))
