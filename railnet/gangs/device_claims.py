@@ -126,7 +126,7 @@ class ClaimingPods:
         old, sharing = before, set[PodName]()
         if before is not None and before.name in self._reported:
             old = self._joined[before.name]
-            if after is None or (after.name, after.claims) != (before.name, before.claims):
+            if after is None or _named(after) != _named(before):
                 sharing = self._forget(before)
         return old, self._joined_pod(after, resources), sharing
 
@@ -177,6 +177,10 @@ class ClaimingPods:
             sums = Counter(dict(shape.requests)) + taken
             self._shapes[key] = replace(shape, requests=tuple(sorted(sums.items())))
         return self._shapes[key]
+
+
+def _named(pod: GangPod) -> tuple[PodName, tuple[str, ...], bool]:
+    return pod.name, pod.claims, pod.claims_to_come
 
 
 def _keys(pod: GangPod) -> Iterator[ClaimKey]:

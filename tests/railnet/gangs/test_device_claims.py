@@ -100,6 +100,31 @@ def test_pod_whose_template_needs_no_claim_waits_for_none() -> None:
     assert asks(pods.replace(None, a_pod(statuses={"vf": None}), RESOURCES)[1]) == {}
 
 
+def test_pod_whose_template_turned_out_to_need_no_claim_is_forgotten() -> None:
+    pods = ClaimingPods()
+    pods.is_watched = True
+    waiting, ready = a_pod(), a_pod(statuses={"vf": None})
+
+    assert pods.replace(None, waiting, RESOURCES)[1] is None
+    assert pods.replace(waiting, ready, RESOURCES) == (None, ready, set())
+    assert list(pods.names()) == []
+    assert pods.replace(ready, None, RESOURCES) == (ready, None, set())
+
+
+def test_pod_that_shares_a_claim_and_whose_template_needs_none_is_forgotten_when_it_is_gone() -> None:
+    pods, named = ClaimingPods(), [{"name": "shared", "resourceClaimName": "c"}, *TEMPLATE]
+    pods.is_watched = True
+    pods.change_claim(None, device_claim(a_claim("c", 2)))
+    waiting, ready = a_pod(claims=named), a_pod(claims=named, statuses={"vf": None})
+
+    assert pods.replace(None, waiting, RESOURCES)[1] is None
+    assert asks(pods.replace(waiting, ready, RESOURCES)[1]) == {VF: 2, BY_CLAIM: 2}
+    assert list(pods.names()) == [ready.name]
+    pods.replace(ready, None, RESOURCES)
+    assert list(pods.names()) == []
+    assert list(pods.change_claim(device_claim(a_claim("c", 2)), None)) == []
+
+
 def test_without_devices_in_the_cluster_claims_hold_no_pod_back() -> None:
     pod = a_pod()
 
