@@ -15,7 +15,7 @@ from railnet.admission import host_network, railnet_annotations, tf_config
 from railnet.admission.environment import EVERY_HCA, Variable, wanted
 from railnet.admission.host_network import HostNetwork
 from railnet.admission.review_configuration import Namespace, Policy, switch
-from railnet.errors import Misconfigured, NotPermitted
+from railnet.errors import Misconfigured, NotPermitted, NotReady
 from railnet.jobs.gpus import gpu_count
 from railnet.jobs.hiding_settings import hiding, is_other_rdma
 from railnet.jobs.name_truncation import shortened
@@ -35,6 +35,7 @@ from railnet.vf.permitted_networks import (
 
 _MAX_VFS = 256  # more than any node has; limits the work that one pod can cause in the scheduler and on the node
 _AUTO = "auto"
+_GPU = "nvidia.com/gpu"  # stands for a GPU of any kind
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _LABEL_LENGTH = 63  # k8s.io/apimachinery/pkg/util/validation: LabelValueMaxLength
 
@@ -117,8 +118,8 @@ def decide(
         return Untouched("its labels match no training operator that Railnet knows")
     on_host = host_network.wanted(pod, member, switched_on=free_port is not None)
     # As a second review sees it: so both decide the same about rails.
-    by_claims = 0 if claimed is None or not pod.claims else claimed(pod)
     as_reviewed = pod._replace(host_network=pod.host_network or on_host)
+    by_claims = 0 if claimed is None or not pod.claims else _by_claims(as_reviewed, member, namespace, policy, claimed)
     decision = _rail(as_reviewed, member, namespace, policy, by_claims, labelled=label is True)
     if not on_host or free_port is None:
         return decision
@@ -127,6 +128,34 @@ def decide(
         return replace(decision, host=host)
     container = pod.containers[member.container].name
     return Additions(member, container, decision.why, labels=dict(_labels(member, pod)), host=host)
+
+
+def _by_claims(pod: Pod, member: RecognisedPod, namespace: Namespace, policy: Policy, claimed: ClaimedVfs) -> int:
+    """Return how many VFs a pod asks for by claims; 0 if that is not known, and the pod would get no VF even if its claims were of GPUs.
+
+    Raises:
+        NotReady, NotPermitted: as `decide`.
+    """
+    try:
+        return claimed(pod)
+    except NotReady:
+        if _is_left_alone(_with_gpu(pod, member), member, namespace, policy):
+            return 0
+        raise
+
+
+def _is_left_alone(pod: Pod, member: RecognisedPod, namespace: Namespace, policy: Policy) -> bool:
+    labelled = switch(pod.labels, "pod") is True
+    part, _ = _part(member, pod, _requested(pod, policy), namespace, labelled=labelled)
+    return part is Part.APART or _resource(pod, namespace, policy) is None
+
+
+def _with_gpu(pod: Pod, member: RecognisedPod) -> Pod:
+    """Return a pod whose training container asks for a GPU: what it asks for by claims may be GPUs."""
+    containers = list(pod.containers)
+    container = containers[member.container]
+    containers[member.container] = container._replace(resources={**container.resources, _GPU: "1"})
+    return pod._replace(containers=tuple(containers))
 
 
 def _rail(

@@ -15,7 +15,6 @@ from railnet.admission.certificates.cluster_objects import NAME, ClusterObjects
 from railnet.admission.certificates.folder import Folder
 from railnet.admission.certificates.reconcile_step import Keeper
 from railnet.admission.certificates.renewal_loop import Own, utc_now
-from railnet.admission.decision import ClaimedVfs
 from railnet.admission.gang_engine_choice import GATES, ChosenEngine, GangEngine
 from railnet.admission.review_configuration import Policy
 from railnet.admission.server import WebhookServer
@@ -84,13 +83,21 @@ async def serve(configuration: Configuration, options: WebhookOptions) -> None:
         ports = watched_host_ports.watch(options.host_ports, _api(options.account), namespace)
     engine = _gang_engine(options, namespace)
     rules = policy(configuration)
-    claimed = _claimed(options, rules)
-    server = WebhookServer(rules, metrics, shown, ports, gangs=options.gangs, gang_engine=engine, claimed=claimed)
+    claims = _claims(options, rules)
+    server = WebhookServer(
+        rules,
+        metrics,
+        shown,
+        ports,
+        gangs=options.gangs,
+        gang_engine=engine,
+        claimed=None if claims is None else claims.vfs,
+    )
     health = Health(Pages(lambda: ["it is starting"], metrics.text))
     async with health.serving(options.health_port, host=None):
         await server.listen(options.port)
         keeping = asyncio.create_task(certificates.keep())
-        reasons = partial(_reasons, server, shown, certificates, names(namespace)[0])
+        reasons = partial(_reasons, server, shown, certificates, names(namespace)[0], claims)
         health.show(Pages(reasons, metrics.text))
         _log.info("serving reviews on port %d", server.port)
         gc.collect()
@@ -138,13 +145,13 @@ def _gang_engine(options: WebhookOptions, namespace: str) -> Callable[[], Chosen
     return probe.engine
 
 
-def _claimed(options: WebhookOptions, rules: Policy) -> ClaimedVfs | None:
-    """Return what returns how many VFs a pod asks for by claims; None without the option."""
+def _claims(options: WebhookOptions, rules: Policy) -> WatchedClaims | None:
+    """Return the claims, which are watched from now on; None without the option."""
     if not options.claims:
         return None
     watched = WatchedClaims(_api(options.account), rules.resources)
     watched.start()
-    return watched.vfs
+    return watched
 
 
 def _api(folder: Path) -> StreamingApiServer:
@@ -157,12 +164,15 @@ def _api(folder: Path) -> StreamingApiServer:
     return StreamingApiServer(KubernetesTransport(account), account.token, NAME)
 
 
-def _reasons(server: WebhookServer, shown: Shown, certificates: Certificates, name: str) -> list[str]:
+def _reasons(
+    server: WebhookServer, shown: Shown, certificates: Certificates, name: str, claims: WatchedClaims | None
+) -> list[str]:
     trouble = shown.trouble(utc_now(), name)
     return [
         *([] if server.accepts else ["it takes no connections, because it is ending"]),
         *([trouble] if trouble else []),
         *certificates.reasons(),
+        *([] if claims is None else claims.reasons()),
     ]
 
 

@@ -39,6 +39,10 @@ class WatchedClaims:
             run: Callable[[threading.Event], None] = informer.run
             threading.Thread(target=run, args=(threading.Event(),), name=f"watch of {name}", daemon=True).start()
 
+    def reasons(self) -> list[str]:
+        """Return why the claims or templates are not known yet; empty once all were listed."""
+        return [informer.trouble for informer in self.informers.values() if not informer.listed.is_set()]
+
     def vfs(self, pod: Pod) -> int:
         """Return how many VFs a pod asks for by claims. A cluster that does not serve `resource.k8s.io/v1` has none.
 

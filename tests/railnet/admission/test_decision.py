@@ -9,7 +9,7 @@ import pytest
 from railnet.admission.decision import Additions, Decision, Untouched, decide
 from railnet.admission.environment import VARIABLES
 from railnet.admission.review_configuration import Namespace, Policy
-from railnet.errors import Misconfigured, NotPermitted
+from railnet.errors import Misconfigured, NotPermitted, NotReady
 from railnet.objects.pod import parse
 from railnet.vf.permitted_networks import Limit, Network, Networks, NoIpam, StaticIpam, StickyIpam
 from tests.railnet.admission.reviewing import ask, patch_of, reviewed
@@ -129,6 +129,41 @@ def test_claims_of_a_pod_that_is_of_no_job_are_not_looked_for():
 
     pod = parse({"metadata": {"name": "x"}, "spec": {"containers": [{"name": "x"}], "resourceClaims": OF_TEMPLATE}})
     assert isinstance(decide(pod, Namespace("ml"), Policy(), claimed=claimed), Untouched)
+
+
+def not_known(_: Any) -> int:
+    raise NotReady("the template is not known")
+
+
+NO_LIMITS = Policy(networks=Networks({"default": Network()}, {"*": Limit(("default",), pools=("rdma/other",))}))
+CLAIMS_NOT_KNOWN = {
+    "a role that takes no part": (a_pod("evaluator"), None, Policy(), True),
+    "a launcher": (a_pod("launcher", gpus=0), None, Policy(), True),
+    "on the host's network by its author": (a_pod(hostNetwork=True), None, Policy(), True),
+    "its namespace may have no VFs": (a_pod(), None, NO_LIMITS, True),
+    "GPUs": (a_pod(), None, Policy(), False),
+    "perhaps GPUs by claims": (a_pod(gpus=0), None, Policy(), False),
+    "its own label": (a_pod("evaluator", labels=ON), None, Policy(), False),
+    "a launcher whose namespace opted in": (a_pod("launcher", gpus=0), True, Policy(), False),
+}
+
+
+@pytest.mark.parametrize(
+    ("pod", "net1", "policy", "left_alone"), CLAIMS_NOT_KNOWN.values(), ids=CLAIMS_NOT_KNOWN.keys()
+)
+def test_only_a_pod_that_could_get_vfs_is_refused_while_its_claims_are_not_known(
+    pod: dict[str, Any], net1: bool | None, policy: Policy, left_alone: bool
+):
+    with_claims = copy.deepcopy(pod)
+    with_claims["spec"]["resourceClaims"] = OF_TEMPLATE
+
+    if left_alone:
+        decision = decide(parse(with_claims), Namespace("ml", net1), policy, claimed=not_known)
+        assert isinstance(decision, Untouched)
+        assert decision == decided(pod, net1, policy)
+    else:
+        with pytest.raises(NotReady, match="the template is not known"):
+            decide(parse(with_claims), Namespace("ml", net1), policy, claimed=not_known)
 
 
 def test_vf_of_a_sidecar_counts_as_the_pods_request():

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ from railnet.admission.certificates.folder import Folder
 from railnet.configuration import Configuration
 from railnet.webhook import program
 from tests.free_port import free_port
-from tests.railnet.admission.api_server import FakeApiServer, serving
+from tests.railnet.admission.api_server import FakeApiServer, Refusal, serving
 from tests.railnet.admission.reviewing import a_review
 from tests.railnet.admission.serving import NAME, request
 
@@ -177,6 +178,31 @@ def test_replica_without_a_webhook_configuration_is_not_ready_and_says_why(clust
         cluster.add_webhooks(None)
         process.wait_until_ready()
     assert 'mutatingwebhookconfigurations "railnet-admission" not found' in process.log
+
+
+class WithoutTheRight(FakeApiServer):
+    """An API server whose roles do not let the webhook read claims, for now."""
+
+    refuses = True
+
+    def do(self, method: str, path: str, body: Any) -> dict[str, Any]:
+        if self.refuses and "/resourceclaims" in path:
+            raise Refusal(403, "resourceclaims is forbidden")
+        return super().do(method, path, body)
+
+
+def test_replica_that_may_not_read_claims_is_not_ready_and_says_why(tmp_path: Path):
+    cluster, account = WithoutTheRight(), tmp_path / "account"
+    cluster.add_webhooks(None)
+    with (
+        serving(cluster, account) as environment,
+        running(tmp_path, environment, f"--service-account={account}", "--claims") as process,
+    ):
+        eventually(lambda: "resourceclaims is forbidden" in process.get("/readyz")[1])
+        assert process.get("/readyz")[0] == 503
+
+        cluster.refuses = False
+        process.wait_until_ready()
 
 
 def test_ready_replica_stays_ready_when_the_api_server_is_gone(cluster: FakeApiServer, tmp_path: Path):

@@ -145,6 +145,31 @@ def test_pod_with_claims_waits_until_they_are_known_and_one_without_does_not() -
     assert watched().vfs(a_pod()) == 0
 
 
+@pytest.mark.parametrize("status", [403, 500])
+def test_reasons_say_why_the_lists_are_not_done(status: int) -> None:
+    cluster = Cluster()
+
+    def interfere(request: Request) -> None:
+        if request.about.resource == "resourceclaimtemplates":
+            raise Refusal(status, "you may not list them")
+
+    cluster.interfere = interfere
+    claims, ended = watched(cluster), threading.Event()
+    assert len(claims.reasons()) == 2
+    threads = [threading.Thread(target=informer.run, args=(ended,)) for informer in claims.informers.values()]
+    for thread in threads:
+        thread.start()
+    try:
+        until(lambda: "you may not list them" in "".join(claims.reasons()), SECONDS, "the refusal")
+        until(lambda: len(claims.reasons()) == 1, SECONDS, "the other list")
+        cluster.interfere = lambda request: None
+        until(lambda: claims.reasons() == [], SECONDS, "both lists")
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join(SECONDS)
+
+
 def test_api_server_without_claims_keeps_no_pod_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(informer_where_served, "_ASK_AGAIN_SECONDS", 0.01)
     cluster = Cluster()
