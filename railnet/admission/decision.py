@@ -333,8 +333,9 @@ def _annotated(text: str, pod: Pod, policy: Policy) -> int:
         return _number(text)
     if policy.rails is None:
         raise Misconfigured(
-            f"{railnet_annotations.VF} is auto, but the configuration does not say how many rails a node has: give a number, "
-            "or have the administrator list the PFs under 'rails' in node.yaml"
+            f"{railnet_annotations.VF} is auto, but the configuration does not say how many rails a node has: give a number in its place "
+            "(in the file of railnet train, such as rails: 1), or have the administrator say it in node.yaml, by 'rails' as a list of "
+            "PFs, or by 'ipam.rails' of network default"
         )
     return max(1, min(policy.rails, sum(map(gpu_count, pod.containers))))
 

@@ -55,7 +55,8 @@ gpus: 8                        # of each worker
 # sharedMemory: 16Gi           # /dev/shm, which DataLoader uses: as much as memory, if there is no number here
 
 # The InfiniBand network
-rails: auto                    # a VF for each GPU, up to the rails of a node (node.yaml says how many; if it does not: a number)
+rails: 1                       # VFs of each worker: a number, such as 8 where a node has 8 rails; or auto: a VF for each GPU
+#                              # auto needs node.yaml to name the rails: a list under 'rails', or 'ipam.rails' of the network default
 # rendezvous: eth0             # the workers meet on net1, if there are rails; this needs Railnet's controllers
 """
 _TENSORFLOW = """\
@@ -85,7 +86,8 @@ gpus: 8                        # of each worker
 # processes: 8                 # slots of each worker: one for each GPU
 
 # The InfiniBand network
-rails: auto                    # a VF for each GPU, up to the rails of a node (node.yaml says how many; if it does not: a number)
+rails: 1                       # VFs of each worker: a number, such as 8 where a node has 8 rails; or auto: a VF for each GPU
+#                              # auto needs node.yaml to name the rails: a list under 'rails', or 'ipam.rails' of the network default
 """
 _TEXTS = {"pytorch": _PYTORCH, "tensorflow": _TENSORFLOW, "mpi": _MPI}
 KINDS = tuple(_TEXTS)

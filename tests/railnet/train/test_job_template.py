@@ -5,11 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from railnet.admission.offline import Explained, explain
+from railnet.configuration import Configuration
 from railnet.errors import Misconfigured
+from railnet.jobs.train_job_objects import objects
+from railnet.jobs.train_operator_objects import object_as
 from railnet.train import job_template
 from railnet.train.failure import TrainFailed
 from railnet.train.job_file import job_of
 from railnet.train.job_template import KINDS, MADE_AS, text_of, write
+from railnet.webhook.explain_command import policy
 
 _OPTION = re.compile(r"^# ( *[A-Za-z]+:.*)$", re.MULTILINE)
 
@@ -19,6 +24,32 @@ def test_file_of_each_kind_is_a_job(kind: str) -> None:
     job = job_of(text_of(kind, "cifar"), "job.yaml", MADE_AS.get(kind))
 
     assert (job.kind, job.name, job.workers > 1) == (kind, "cifar", True)
+
+
+def let_in(text: str, kind: str) -> list[Explained]:
+    """Return what the admission helper of a default installation says of the job's pods."""
+    made_as = MADE_AS.get(kind)
+    job = job_of(text, "job.yaml", made_as)
+    made = list(objects(job)) if made_as is None else [object_as(job, made_as)]
+    return list(explain(made, policy(Configuration())))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pods_of_the_file_get_a_rail_on_a_default_installation(kind: str) -> None:
+    explained = let_in(text_of(kind), kind)
+
+    assert [pod for pod in explained if not pod.allowed] == []
+    assert any("rdma/ib_vf" in line for pod in explained for line in pod.lines)
+
+
+@pytest.mark.parametrize("kind", ["pytorch", "mpi"])
+def test_rails_auto_on_a_default_installation_is_refused_with_all_that_may_be_changed(kind: str) -> None:
+    text = text_of(kind).replace("rails: 1 ", "rails: auto ")
+    refused = [line for pod in let_in(text, kind) if not pod.allowed for line in pod.lines]
+
+    assert refused
+    for words in ("such as rails: 1", "node.yaml", "'rails' as a list", "'ipam.rails' of network default"):
+        assert words in refused[-1]
 
 
 @pytest.mark.parametrize("kind", KINDS)
