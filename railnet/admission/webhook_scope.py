@@ -35,11 +35,15 @@ _LABELS = "object.metadata.labels"
 _MIRROR = "kubernetes.io/config.mirror"
 
 
-def pods() -> list[Entry]:
-    """Return the entries for pods of training jobs: six; at most one applies to a pod."""
+def pods(*, by_claims: bool = False) -> list[Entry]:
+    """Return the entries for pods of training jobs: six; at most one applies to a pod.
+
+    `by_claims` says whether a node offers VFs by DRA. Elsewhere no claim is of a VF, and a pod with claims alone, such as of GPUs, does not wait
+    for the webhook.
+    """
     unlabelled = {"matchExpressions": [_lacks(NET1)]}
     recognised = {"name": "recognised", "expression": recognised_expression()}
-    asks = {"name": "asks-for-devices", "expression": asks_expression()}
+    asks = {"name": "asks-for-devices", "expression": asks_expression(by_claims=by_claims)}
     # The pod's label overrides its namespace's, and a malformed label must be denied.
     labelled = {"matchExpressions": [{"key": NET1, "operator": "Exists"}, _has_not(NET1, "false")]}
     return [
@@ -99,8 +103,10 @@ def recognised_expression() -> str:
     return f"has({_LABELS}) && (\n{rows})"
 
 
-def asks_expression() -> str:
-    """Return the CEL expression "a container asks for a device of any kind, also by a claim, or the pod has an annotation of Railnet, or KubeDL's mode".
+def asks_expression(*, by_claims: bool) -> str:
+    """Return the CEL expression "a container asks for a device of any kind, or the pod has an annotation of Railnet, or KubeDL's mode".
+
+    With `by_claims` a container may ask by a claim, too.
 
     `decision` adds nothing to a pod without a GPU, a VF or a label. It also decides whether a device is a GPU or a VF, and whether an init
     container is a sidecar; the expression does not. Only extended resources have a slash in their names.
@@ -109,7 +115,7 @@ def asks_expression() -> str:
         f"has(container.resources.{kind}) && container.resources.{kind}.exists(name, name.contains('/'))"
         for kind in ("limits", "requests")
     )
-    asked += "\n|| has(container.resources.claims)"
+    asked += "\n|| has(container.resources.claims)" if by_claims else ""
     exists = f".exists(container, has(container.resources) && (\n{asked}))\n"
     key = f"key.startsWith({_quoted(railnet_annotations.PREFIX)}) || key == {_quoted(KUBEDL_MODE)}"
     annotated = f"object.metadata.annotations.exists(key, {key})"

@@ -3,6 +3,7 @@
 import pytest
 
 from railnet.__main__ import _parser
+from railnet.admission import webhook_scope
 from railnet.admission.certificates.cluster_objects import NAME
 from tests.charts import features
 from tests.charts.rendered import CHART, by_name, container, of_kind, rendered, rights
@@ -42,6 +43,14 @@ def test_one_group_of_nodes_with_dra_is_enough() -> None:
     documents = rendered(**{**features.WEBHOOK, "node.groups": [group]})
 
     assert "--claims" in container(documents, "Deployment", NAME)["args"]
+    entries = of_kind(documents, "MutatingWebhookConfiguration", NAME)["webhooks"]
+    assert entries == webhook_scope.pods(by_claims=True)
+
+
+def test_without_dra_the_webhook_is_not_asked_about_pods_for_their_claims() -> None:
+    entries = of_kind(rendered(**features.WEBHOOK), "MutatingWebhookConfiguration", NAME)["webhooks"]
+
+    assert "resources.claims" not in str(entries)
 
 
 def test_without_the_webhook_there_is_no_right() -> None:

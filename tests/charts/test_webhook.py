@@ -25,6 +25,7 @@ WHOLE: dict[str, features.Values] = {
     "with cert-manager": features.CERT_MANAGER,
     "with all of its features": {**features.PRIORITY_CLASS, **features.HOST_NETWORK, **features.GANGS},
 }
+DRA: features.Values = {**features.WEBHOOK, **features.DRA}
 EACH = pytest.mark.parametrize("values", WHOLE.values(), ids=WHOLE.keys())
 OWN_CA = pytest.mark.parametrize("values", [features.WEBHOOK, WHOLE["with all of its features"]], ids=["alone", "all"])
 CERT_MANAGER = features.CERT_MANAGER
@@ -120,9 +121,9 @@ def webhooks(values: features.Values) -> list[JsonObject]:
     return found
 
 
-@EACH
+@pytest.mark.parametrize("values", [*WHOLE.values(), DRA], ids=[*WHOLE.keys(), "with DRA"])
 def test_entries_are_those_of_the_features_in_one_list(values: features.Values) -> None:
-    entries = webhook_scope.pods()
+    entries = webhook_scope.pods(by_claims="offer" in values)
     entries += webhook_scope.services() if "webhook.hostNetwork.enabled" in values else []
     entries += webhook_scope.gangs() if "gangs.enabled" in values else []
 

@@ -123,10 +123,11 @@ def assert_calls_fit_the_review(
     ("name", "entries"),
     [
         ("pods", webhook_scope.pods()),
+        ("pods-with-claims", webhook_scope.pods(by_claims=True)),
         ("services", webhook_scope.services()),
         ("gangs", webhook_scope.gangs()),
     ],
-    ids=["pods", "services", "gangs"],
+    ids=["pods", "pods-with-claims", "services", "gangs"],
 )
 def test_entries_of_the_chart_are_those_generated_from_the_table(name: str, entries: list[JsonObject]):
     assert entries_of_chart(name) == entries, "run scripts/generate to write them"
@@ -283,13 +284,34 @@ def test_entries_have_the_fields_that_the_api_server_needs():
         assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE"])
 
 
+WITH_DRA: JsonObject = {"webhooks": entries_of_chart("pods-with-claims")}
+
+
 @pytest.mark.parametrize("part", ["containers", "initContainers"])
-def test_recognised_pod_that_asks_by_a_claim_alone_is_in_scope(part: str):
+@pytest.mark.parametrize(("sticky", "path"), [(False, "/pods"), (True, "/pods/sticky")], ids=["", "sticky"])
+def test_recognised_pod_that_asks_by_a_claim_alone_is_in_scope_where_nodes_offer_by_dra(
+    part: str, path: str, *, sticky: bool
+):
     pod = copy.deepcopy(next(one for one in GOLDENS if one.page == "jobset" and one.expected.get("patch")).pod)
     for container in pod["spec"]["containers"]:
         container.pop("resources", None)
-    assert calls_for(CONFIGURATION, pod, None) == []
+    assert calls_for(WITH_DRA, pod, None, sticky=sticky) == []
     asks = {"name": "asks", "image": "i", "resources": {"claims": [{"name": "vf"}]}}
     pod["spec"][part] = [*pod["spec"].get(part, []), asks]
 
-    assert [entry["clientConfig"]["service"]["path"] for entry in calls_for(CONFIGURATION, pod, None)] == ["/pods"]
+    called = calls_for(WITH_DRA, pod, None, sticky=sticky)
+    assert [entry["clientConfig"]["service"]["path"] for entry in called] == [path]
+    assert calls_for(CONFIGURATION, pod, None, sticky=sticky) == []
+    assert calls_for(WITH_DRA, pod, False, sticky=sticky) == []
+    del pod["metadata"]["labels"]
+    assert calls_for(WITH_DRA, pod, None, sticky=sticky) == []
+
+
+@pytest.mark.parametrize("net1", [None, True])
+@pytest.mark.parametrize("also", [{"limits": {"nvidia.com/gpu": "8"}}, {"limits": {"rdma/ib_vf": "1"}}])
+def test_pod_that_asks_by_a_claim_and_otherwise_is_asked_about_once(also: JsonObject, *, net1: bool | None):
+    pod = copy.deepcopy(next(one for one in GOLDENS if one.page == "jobset" and one.expected.get("patch")).pod)
+    pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "vf"}], **also}
+
+    for configuration in (CONFIGURATION, WITH_DRA):
+        assert len(calls_for(configuration, pod, net1)) == 1

@@ -33,7 +33,7 @@ def test_generate_writes_the_modules_of_the_tree(fresh: Path) -> None:
 
 @pytest.mark.slow
 def test_generate_writes_the_charts_entries_of_the_webhook_configuration(fresh: Path) -> None:
-    assert of_chart(fresh).keys() == {"pods.yaml", "services.yaml", "gangs.yaml"}
+    assert of_chart(fresh).keys() == {"pods.yaml", "pods-with-claims.yaml", "services.yaml", "gangs.yaml"}
     assert of_chart(fresh) == of_chart(REPOSITORY)
 
 
