@@ -232,6 +232,33 @@ def test_configuration_of_the_page_is_that_of_the_nodes() -> None:
     assert parse(written, "node.yaml") == parse(json.dumps(example()), "values")
 
 
+FORMS: list[JsonObject] = [  # docs/configuration.md has a key in these forms, too
+    {"rails": {"select": {"linkType": ["infiniband"], "numaNode": [0, -1]}}},
+    {"rails": ["0000:03:00.0", "0000:0c:00.0"]},
+    {"provision": [{"select": {"pfDevice": ["1021"], "function": [0], "pf": ["0000:03:00.0"]}, "vfs": 8}]},
+    {"memlock": "unlimited"},
+    {"memlock": "64Gi"},
+    {"memlock": 1 << 36},
+    {"host": {"kubelet": "/var/lib/k0s/kubelet"}},
+    {"primary": "/etc/cni/net.d/10-flannel.conflist"},
+    {"pools": [{"resource": "rdma/ib_vf", "management": True, "ncclRails": True}]},
+]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_other_forms_of_the_page_are_those_of_the_nodes(form: JsonObject) -> None:
+    written = node_yaml(rendered(**{"node.configuration": form}))
+
+    assert parse(written, "node.yaml") == parse(json.dumps(form), "values")
+
+
+@pytest.mark.parametrize(
+    "rails", ["all", {}, {"choose": {}}, {"select": []}, {"select": {}, "vfs": 8}, [{"select": {}}]], ids=str
+)
+def test_rails_of_another_form_are_refused(rails: Any) -> None:
+    assert "at '/node/configuration/rails" in refusal(**{"node.configuration": {"rails": rails}})
+
+
 def test_value_of_a_wrong_kind_that_the_schema_accepts_is_refused_by_the_daemon() -> None:
     """The schema looks at the first level of node.yaml; the daemon looks at all of it, and its pod is not ready."""
     written = node_yaml(rendered(**{"node.configuration": nested({"timeouts.add": "soon"})}))
