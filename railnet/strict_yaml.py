@@ -1,7 +1,8 @@
 """A strict YAML loader for the node's configuration: no key twice in one mapping, no alias, not longer than a ConfigMap."""
 
+import re
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -10,7 +11,46 @@ from railnet.errors import Misconfigured
 MOST_CHARACTERS = 1 << 20  # the most that a ConfigMap holds
 # PyYAML raises the errors after YAMLError for a value that does not fit its tag: a date with month 99, `!!bool x`, `!!int ""`,
 # a number with thousands of digits or parts.
-_NOT_YAML = (yaml.YAMLError, ValueError, AttributeError, LookupError, ArithmeticError, TypeError)
+_NO_VALUE = (ValueError, AttributeError, LookupError, ArithmeticError, TypeError)
+# What PyYAML's messages have in quotes: one character, a token of YAML such as '<block end>', or a word of the file.
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
+_NO_WORD = re.compile(r"""["'](.|\\t|<[a-z ]+>)["']""")
+_LONGEST_PROBLEM = 200  # characters
+
+
+class Problem(NamedTuple):
+    """Why a text is no YAML, without words of the text: it may have a password.
+
+    Attributes:
+        line, column: where, counted from 1; None if PyYAML does not say.
+        what: PyYAML's own words.
+    """
+
+    line: int | None
+    column: int | None
+    what: str
+
+    def __str__(self) -> str:
+        """Return what a message says."""
+        return self.what if self.line is None else f"line {self.line}, column {self.column}: {self.what}"
+
+
+def problem_of(error: yaml.YAMLError, text: str) -> Problem:
+    """Return what PyYAML says of a text."""
+    if isinstance(error, yaml.reader.ReaderError):
+        before = text[: error.position]
+        column = error.position - (before.rfind("\n") + 1) + 1
+        return Problem(
+            before.count("\n") + 1, column, f"a character has the code {error.character}, which YAML does not allow"
+        )
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return Problem(None, None, "it cannot be read")
+    mark = error.problem_mark or error.context_mark
+    words = " ".join(filter(None, (error.context, error.problem)))
+    what = _QUOTED.sub(lambda quoted: quoted[0] if _NO_WORD.fullmatch(quoted[0]) else "(left out)", words)
+    return Problem(
+        None if mark is None else mark.line + 1, None if mark is None else mark.column + 1, what[:_LONGEST_PROBLEM]
+    )
 
 
 def read(text: str) -> Any:
@@ -24,8 +64,8 @@ def read(text: str) -> Any:
         raise Misconfigured(f"it has {len(text)} characters; it should have at most {MOST_CHARACTERS}, as a ConfigMap")
     try:
         document = yaml.load(text, _Loader)  # noqa: S506 - it is a SafeLoader
-    except _NOT_YAML as error:
-        raise Misconfigured(f"it is not YAML: {error!s:.400}") from None
+    except yaml.YAMLError as error:
+        raise Misconfigured(f"it is not YAML: {problem_of(error, text)}") from None
     return {} if document is None else document
 
 
@@ -40,10 +80,18 @@ class _Loader(yaml.SafeLoader):
         if self.check_event(yaml.AliasEvent):
             event = self.peek_event()  # type: ignore[no-untyped-call]
             raise Misconfigured(
-                f"line {event.start_mark.line + 1} has the alias *{event.anchor:.40}; aliases are not allowed, write the value itself"
+                f"line {event.start_mark.line + 1} has an alias; aliases are not allowed, write the value itself, or put text that begins with * in quotes"
             )
         node: yaml.Node | None = super().compose_node(parent, index)
         return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except _NO_VALUE:
+            raise yaml.constructor.ConstructorError(
+                None, None, "the value does not fit its tag", node.start_mark
+            ) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]

@@ -4,6 +4,8 @@ import re
 
 import yaml
 
+from railnet.strict_yaml import problem_of
+
 _INDEX = re.compile(r"\[(\d+)\]")
 _TAB = "found character '\\t' that cannot start any token"
 
@@ -27,20 +29,16 @@ def not_yaml(text: str) -> tuple[int, str] | None:
     """Return where a text is no YAML, and why, with what to do; None if it is a document."""
     try:
         yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        if mark is None:
+    except yaml.YAMLError as error:
+        line, _, problem = problem_of(error, text)
+        if line is None:
             return None
-        problem = " ".join(filter(None, (error.context, error.problem)))
         if _TAB in problem:
-            return mark.line + 1, "it is not YAML: a line begins with a tab; indent with spaces"
+            return line, "it is not YAML: a line begins with a tab; indent with spaces"
         if "another document" in problem:
-            return mark.line + 1, "a second document begins here, and a file has one job; write a file for each job"
-        return (
-            mark.line + 1,
-            f"it is not YAML: {problem:.200}; look for a missing colon, quote or bracket here or in the line before",
-        )
-    except (yaml.YAMLError, RecursionError):
+            return line, "a second document begins here, and a file has one job; write a file for each job"
+        return line, f"it is not YAML: {problem}; look for a missing colon, quote or bracket here or in the line before"
+    except RecursionError:
         return None
     return None
 

@@ -100,6 +100,16 @@ def test_all_parts_of_a_node_are_there_without_the_secret(node: OnNode) -> None:
     assert json.loads(parts.texts["doctor.json"])["findings"][0]["name"] == "daemon-silent"
 
 
+def test_node_yaml_that_is_broken_tells_nobody_its_secret(node: OnNode) -> None:
+    node.places.configuration.write_text(f"networks:\n  leased:\n    ipam: {{password: {PLANTED}: x\n")
+
+    parts = gather(node.places)
+
+    assert "line 3, column" in dict(parts.left_out)["node.yaml.json"]
+    assert PLANTED not in json.dumps(parts.as_json())
+    assert PLANTED not in str(parts.left_out)
+
+
 def gone(connection: socket.socket) -> None:
     connection.close()
 

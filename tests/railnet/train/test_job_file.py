@@ -81,7 +81,7 @@ _MINIMAL = "name: a\nimage: b\nworkers: 1\n"
         (_MINIMAL + "port: 70000\n", "line 4: port is 70000"),
         (_MINIMAL + "rails: 0\nrendezvous: net1\n", "line 5: rendezvous is net1, and rails is 0"),
         (_MINIMAL + "name: b\n", "job.yaml: the mapping at line 1 has the key 'name' twice; remove one of them"),
-        (_MINIMAL + "env: &x {}\nvolumes: *x\n", "line 5 has the alias"),
+        (_MINIMAL + "env: &x {}\nvolumes: *x\n", "line 5 has an alias"),
         ("[1, 2]", "job.yaml: the document is"),
         (
             "",
