@@ -3,12 +3,14 @@
 So a secret stays where it is, whatever an object has: environments, annotations, commands, tokens in a plugin's configuration.
 """
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from railnet.vf.record import Record
 
 LEFT_OUT = "(left out)"
+_USER_OF_URL = re.compile(r"(?<=://)\S*@")  # user and password, up to the last @ of the word: a password may have one
 _LONGEST = 4096  # characters of a value
 
 # A tree of keys: a mapping has the keys that are taken, of a list each entry has them; None takes a plain value.
@@ -126,6 +128,7 @@ _CONFIGURATION_KEYS = frozenset(
         "flannel",
         "root",
         "cri",
+        "nri",
         "cniConf",
         "cniBin",
         "primary",
@@ -168,6 +171,7 @@ _CONFIGURATION_KEYS = frozenset(
         "admission",
         "priorityClass",
         "environment",
+        "memlock",
         "portMappings",
         "bandwidth",
         "ips",
@@ -177,6 +181,9 @@ _CONFIGURATION_KEYS = frozenset(
         "io.kubernetes.cri.pod-annotations",
     ]
 )
+_SWITCHES = frozenset(
+    {"environment"}
+)  # keys of node.yaml that a plugin may have for variables: only a boolean is taken
 _WITH_NAMES = frozenset({"networks", "limits"})  # keys of node.yaml whose mappings have names for keys
 
 
@@ -215,7 +222,10 @@ def _plain(value: Any) -> Any:
 
 
 def configuration(document: Any) -> Any:
-    """Return a CNI configuration or a node.yaml: keys of the table with their values, other keys with `(left out)` in place of their values."""
+    """Return a CNI configuration or a node.yaml: keys of the table with their values, other keys with `(left out)` in place of their values.
+
+    User and password of a URL are left out, too.
+    """
     return _configured(document, named=False)
 
 
@@ -223,13 +233,13 @@ def _configured(value: Any, *, named: bool) -> Any:
     if isinstance(value, dict):
         return {
             str(key)[:_LONGEST]: _configured(entry, named=key in _WITH_NAMES)
-            if named or key in _CONFIGURATION_KEYS
+            if named or (key in _CONFIGURATION_KEYS and (key not in _SWITCHES or isinstance(entry, bool)))
             else LEFT_OUT
             for key, entry in value.items()
         }
     if isinstance(value, list | tuple):
         return [_configured(entry, named=False) for entry in value]
-    return _plain(value)
+    return _USER_OF_URL.sub(f"{LEFT_OUT}@", _plain(value)) if isinstance(value, str) else _plain(value)
 
 
 def record(sandbox: Record) -> dict[str, Any]:

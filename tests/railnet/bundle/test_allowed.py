@@ -1,14 +1,17 @@
 """What a bundle takes is a list: a secret stays where it is, wherever an object has it."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from railnet.bundle import allowed
 from tests.railnet.bundle.planted_secret import PLANTED, planted
 from tests.railnet.vf.builders import a_record, an_attachment
 
+PAGE = Path(__file__).resolve().parents[3] / "docs/configuration.md"
 NODE = {
     "metadata": {"name": "a", "uid": "u", "labels": {"railnet.io/leaf": "1", "team.example/key": PLANTED}},
     "spec": {"podCIDR": "10.244.3.0/24", "taints": [{"key": "gpu", "effect": "NoSchedule", "value": PLANTED}]},
@@ -103,6 +106,35 @@ def test_node_yaml_keeps_the_names_of_networks_and_namespaces() -> None:
     found = allowed.configuration(document)
 
     assert found == {**document, "networks": {"leased": {"mtu": 2044, "ipam": {"type": "x", "token": "(left out)"}}}}
+
+
+def test_each_key_of_the_page_of_node_yaml_is_taken() -> None:
+    document = yaml.safe_load(PAGE.read_text().partition("```yaml\n")[2].partition("```")[0])
+
+    assert allowed.configuration(document) == document
+    assert document.keys() >= {"memlock", "admission"}
+
+
+@pytest.mark.parametrize("value", [f"TOKEN={PLANTED}", [f"TOKEN={PLANTED}"], {"name": PLANTED}, [{"mode": PLANTED}]])
+def test_variables_of_a_plugin_are_left_out(value: Any) -> None:
+    assert allowed.configuration({"type": "x", "environment": value}) == {"type": "x", "environment": "(left out)"}
+
+
+@pytest.mark.parametrize(
+    ("value", "taken"),
+    [
+        (f"http://user:{PLANTED}@etcd:2379/a", "http://(left out)@etcd:2379/a"),
+        (f"https://{PLANTED}@etcd", "https://(left out)@etcd"),
+        (f"etcd+HTTP://a:{PLANTED}@@/{PLANTED}@etcd,b", "etcd+HTTP://(left out)@etcd,b"),
+        (f"a http://a:{PLANTED}@b c://d:{PLANTED}@e", "a http://(left out)@b c://(left out)@e"),
+        ("http://etcd:2379/a", "http://etcd:2379/a"),
+        ("me@etcd", "me@etcd"),
+    ],
+)
+def test_user_and_password_of_a_url_are_left_out(value: str, taken: str) -> None:
+    document = {"plugins": [{"master": value, "ipam": {"addresses": [value]}}]}
+
+    assert allowed.configuration(document) == {"plugins": [{"master": taken, "ipam": {"addresses": [taken]}}]}
 
 
 def test_record_has_its_rails_and_not_the_configurations() -> None:
