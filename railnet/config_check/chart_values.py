@@ -6,10 +6,12 @@ Not here: all other values, which Helm checks by the chart's values.schema.json.
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-# The values of the chart that are no keys of node.yaml: charts/railnet/values.yaml.
+# The values of the chart: charts/railnet/values.yaml, and `global`, which a chart that contains this one may set.
 OWN_VALUES = frozenset(
     {
+        "global",
         "image",
+        "offer",
         "distribution",
         "node",
         "ownNode",
@@ -24,6 +26,13 @@ OWN_VALUES = frozenset(
         "uninstall",
     }
 )
+_COMMON = "node.configuration"
+_OF_NO_NODE_YAML = OWN_VALUES - {"offer"}  # which is a key of node.yaml, too
+_PUBLISH = {
+    "topologyLabels": ("topologyLabels", "enabled"),
+    "railsCondition": ("railsCondition", "enabled"),
+    "railsTaint": ("railsCondition", "taint"),
+}  # the keys of `publish` that a value of the chart sets, with its path
 
 
 class NodeDocument(NamedTuple):
@@ -42,24 +51,63 @@ class NodeDocument(NamedTuple):
 
 def node_documents(document: Any) -> tuple[NodeDocument, ...]:
     """Return each node.yaml that a document is, or that the chart makes of it."""
-    if not isinstance(document, dict) or "kind" in document or not OWN_VALUES & document.keys():
+    if not isinstance(document, dict) or "kind" in document or not _OF_NO_NODE_YAML & document.keys():
         return (NodeDocument("", document),)
     return tuple(_of_chart(document))
 
 
+def refused(document: Any) -> Iterator[tuple[str, str]]:
+    """Yield the path of each key that the chart's templates/refused.yaml refuses in a node's configuration, and what to do.
+
+    Nothing is refused in a node.yaml itself.
+    """
+    parts = node_documents(document)
+    if not any(part.title for part in parts):
+        return
+    common = _dig(document, "node", "configuration")
+    if isinstance(common, dict) and "offer" in common:
+        yield (
+            f"{_COMMON}.offer",
+            f"{_COMMON} sets offer, which also needs rights and a policy: set the value offer instead",
+        )
+    yield from _refused_anywhere(common, _COMMON, _COMMON)
+    for position, group in _groups(document):
+        name = _dig(group, "name")
+        place = f"node.groups, {name}" if isinstance(name, str) else f"node.groups[{position}]"
+        yield from _refused_anywhere(_dig(group, "configuration"), f"node.groups[{position}].configuration", place)
+
+
+def _refused_anywhere(configuration: Any, path: str, place: str) -> Iterator[tuple[str, str]]:
+    publish = _dig(configuration, "publish")
+    for key, where in _PUBLISH.items():
+        if isinstance(publish, dict) and key in publish:
+            instead = f"which also needs rights and a policy: set the value {'.'.join(where)} instead"
+            yield f"{path}.publish.{key}", f"{place} sets publish.{key}, {instead}"
+    if _dig(configuration, "admission", "priorityClass"):
+        instead = "set the value webhook.priorityClass instead"
+        yield f"{path}.admission.priorityClass", f"{place} sets admission.priorityClass: {instead}"
+
+
 def _of_chart(values: Mapping[Any, Any]) -> Iterator[NodeDocument]:
+    offer = _dig(values, "offer")
+    layer = {} if offer in ({}, "device-plugin") else {"offer": offer}  # as the chart's `railnet.configuration`
     below = _dig(values, "node", "configuration")
-    common = "node.configuration"
-    yield NodeDocument(common, _with_features(below, values), (f"{common}.",))
-    groups = _dig(values, "node").get("groups") if isinstance(_dig(values, "node"), dict) else None
-    for position, group in enumerate(groups if isinstance(groups, list) else ()):
+    if isinstance(below, dict):
+        below = _merged(layer, below)
+    yield NodeDocument(_COMMON, _with_features(below, values), (f"{_COMMON}.", ""))
+    for position, group in _groups(values):
         above = _dig(group, "configuration")
         name = group.get("name") if isinstance(group, dict) else None
         if above:
             path = f"node.groups[{position}].configuration"
             title = f"group {name}" if isinstance(name, str) else path
             merged = _merged(below, above) if isinstance(below, dict) and isinstance(above, dict) else above
-            yield NodeDocument(title, _with_features(merged, values), (f"{path}.", f"{common}."))
+            yield NodeDocument(title, _with_features(merged, values), (f"{path}.", f"{_COMMON}.", ""))
+
+
+def _groups(values: Mapping[Any, Any]) -> Iterator[tuple[int, Any]]:
+    groups = _dig(values, "node", "groups")
+    yield from enumerate(groups if isinstance(groups, list) else ())
 
 
 def _dig(values: Any, *keys: str) -> Any:
@@ -84,15 +132,7 @@ def _with_features(configuration: Any, values: Mapping[Any, Any]) -> Any:
     if not isinstance(configuration, dict):
         return configuration
     features: dict[str, Any] = {}
-    publish = {
-        key: True
-        for key, where in {
-            "topologyLabels": ("topologyLabels", "enabled"),
-            "railsCondition": ("railsCondition", "enabled"),
-            "railsTaint": ("railsCondition", "taint"),
-        }.items()
-        if _dig(values, *where) is True
-    }
+    publish = {key: True for key, where in _PUBLISH.items() if _dig(values, *where) is True}
     if publish:
         features["publish"] = publish
     sticky = _dig(values, "controllers", "stickyAddresses")

@@ -9,7 +9,7 @@ class Remark(NamedTuple):
     """One thing that the command says.
 
     Attributes:
-        level: an `error` has the daemon refuse the file, or a pod fail; a `warning` is accepted and probably not meant.
+        level: an `error` has the daemon or the chart refuse the file, or a pod fail; a `warning` is accepted and probably not meant.
         line: the line, counted from 1; None if the place has none, such as a key that is missing in an empty file.
         key: the path of the value, such as `provision[0].pf`; empty for the whole file.
         message: what is wrong, and what to do.

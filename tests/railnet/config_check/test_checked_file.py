@@ -1,5 +1,6 @@
 """What `railnet config check` says of a file: every fault with its line, and what YAML makes of words without quotes."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railnet.config_check.chart_values import OWN_VALUES, node_documents
+from railnet.config_check.chart_values import OWN_VALUES, node_documents, refused
 from railnet.config_check.checked_file import ThisNode, check
 from railnet.config_check.remark import Remark
 from railnet.configuration import Configuration, parse
 from railnet.errors import Misconfigured
 from railnet.value_readers import Fault
-from tests.charts.rendered import node_yaml, rendered
+from tests.charts.rendered import node_yaml, rendered, template
 
 CHART = Path(__file__).resolve().parents[3] / "charts/railnet"
 PAGE = Path(__file__).resolve().parents[3] / "docs/configuration.md"
@@ -305,6 +306,7 @@ def test_node_yaml_of_a_group_is_the_one_that_the_chart_makes(common: Any, of_gr
         "node": {"configuration": common, "groups": [group]},
         "railsCondition": {"enabled": True, "taint": True},
         "topologyLabels": {"enabled": True},
+        "offer": "dra",
         "controllers": {"enabled": True, "stickyAddresses": sticky},
     }
 
@@ -326,6 +328,61 @@ def test_values_files_of_the_chart_are_accepted(text: str) -> None:
 
 
 def test_values_of_the_chart_are_known_by_their_keys() -> None:
-    assert OWN_VALUES | {"offer"} == yaml.safe_load((CHART / "values.yaml").read_text()).keys()
+    assert {*yaml.safe_load((CHART / "values.yaml").read_text()), "global"} == OWN_VALUES
+    assert json.loads((CHART / "values.schema.json").read_text())["properties"].keys() == OWN_VALUES
     assert [part.title for part in node_documents({"offer": "dra", "kind": "NodeConfiguration", "node": {}})] == [""]
     assert [part.title for part in node_documents({"offer": "dra"})] == [""]
+    assert [part.title for part in node_documents({"offer": "dra", "global": {}})] == ["node.configuration"]
+
+
+@pytest.mark.parametrize(
+    "values", ["", "global: {}\n", "node: {groups: [{name: a, configuration: {primary: auto}}]}\n"]
+)
+def test_wrong_offer_is_said_once_whatever_else_the_file_has(values: str) -> None:
+    ((line, key, message),) = errors(values + "offer: dar\n")
+
+    assert (line, key) == (values.count("\n") + 1, "offer")
+    assert "offer is 'dar'; it should be" in message
+
+
+def test_offer_of_a_group_has_precedence() -> None:
+    text = "offer: dra\nnode: {groups: [{name: a, configuration: {offer: device-plugin}}, {name: b, configuration: {x: 1}}]}"
+
+    assert [part.document.get("offer") for part in node_documents(yaml.safe_load(text))] == [
+        "dra",
+        "device-plugin",
+        "dra",
+    ]
+
+
+REFUSED = [
+    ({"offer": "dra"}, "offer", "offer"),
+    ({"publish": {"topologyLabels": False}}, "publish.topologyLabels", "topologyLabels.enabled"),
+    ({"publish": {"railsCondition": True}}, "publish.railsCondition", "railsCondition.enabled"),
+    ({"publish": {"railsCondition": True, "railsTaint": True}}, "publish.railsTaint", "railsCondition.taint"),
+    ({"admission": {"priorityClass": "ptr"}}, "admission.priorityClass", "webhook.priorityClass"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("configuration", "key", "value"), REFUSED, ids=[key for _, key, _ in REFUSED])
+@pytest.mark.parametrize("place", ["node.configuration", "node.groups[0].configuration"])
+def test_what_the_chart_refuses_is_said_with_the_value_to_set(
+    configuration: Any, key: str, value: str, place: str
+) -> None:
+    group = {"name": "gpu", "nodeSelector": {"gpu": "true"}, "configuration": configuration}
+    node = {"configuration": configuration} if place == "node.configuration" else {"groups": [group]}
+
+    found = {path: message for line, path, message in errors(yaml.safe_dump({"node": node})) if line is not None}
+
+    if (place, key) == ("node.groups[0].configuration", "offer"):
+        assert (found, template(node=node).returncode) == ({}, 0)
+        return
+    assert found[f"{place}.{key}"].endswith(f"set the value {value} instead")
+    assert next(iter(found.values())) in template(node=node).stderr  # the chart says the first
+    assert errors(yaml.safe_dump(configuration)) == []  # a node.yaml itself may have it
+
+
+@pytest.mark.parametrize("node", [None, [], {"configuration": []}, {"configuration": {"publish": 1}, "groups": {}}])
+def test_values_of_another_form_are_not_refused_for_it(node: Any) -> None:
+    assert list(refused({"image": {}, "node": node})) == []
