@@ -11,7 +11,8 @@ import re
 import tarfile
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -43,34 +44,57 @@ class Bundle(NamedTuple):
     left_out: tuple[LeftOut, ...]
 
 
-def write(path: Path, parts: BundleParts, asked: Mapping[str, Any]) -> None:
-    """Write a bundle, which only its owner may read; it has its name when it is whole.
+@contextmanager
+def new(path: Path) -> Iterator[BinaryIO]:
+    """Open a new file for a bundle, which only its owner may read; it has its name when the block ends without an error.
+
+    Raises:
+        Misconfigured: no file can be made there; said before anything is gathered.
+        OSError: the file cannot get its name.
+    """
+    part = path.with_name(f".{path.name}.part") if path.name else path
+    try:
+        if path.is_dir():
+            raise Misconfigured(f"{path} is a folder; name a file in it, such as {path / 'report.tar.gz'}")
+        if path.exists() and not path.is_file():
+            raise Misconfigured(f"{path} is no regular file, and a bundle would replace it; name another file")
+        fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    except FileNotFoundError:
+        raise Misconfigured(
+            f"{path} cannot be written: the folder {path.parent} does not exist; make it, or name another"
+        ) from None
+    except OSError as error:
+        raise Misconfigured(
+            f"{path} cannot be written: {error.strerror}; name a file in a folder in which you may write"
+        ) from None
+    try:
+        with os.fdopen(fd, "wb") as file:
+            yield file
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write(file: BinaryIO, parts: BundleParts, asked: Mapping[str, Any]) -> None:
+    """Write a bundle into a file that `new` has opened.
 
     Raises:
         OSError: it cannot be written.
     """
-    part = path.with_name(f".{path.name}.part")
-    try:
-        fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(fd, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
-            names = {}
-            for name, text in parts:
-                names[safe(name)] = text.encode(errors="replace")
-            manifest = {
-                "format": _FORMAT,
-                "version": VERSION,
-                "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                "asked": dict(asked),
-                "files": {name: len(content) for name, content in names.items()},
-                "left_out": [entry._asdict() for entry in parts.left_out],
-            }
-            for name, content in {MANIFEST: (json.dumps(manifest, indent=1) + "\n").encode(), **names}.items():
-                entry = tarfile.TarInfo(f"{_TOP}/{name}")
-                entry.size, entry.mode, entry.mtime = len(content), 0o600, int(time.time())
-                archive.addfile(entry, io.BytesIO(content))
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    names = {safe(name): text.encode(errors="replace") for name, text in parts}
+    manifest = {
+        "format": _FORMAT,
+        "version": VERSION,
+        "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "asked": dict(asked),
+        "files": {name: len(content) for name, content in names.items()},
+        "left_out": [entry._asdict() for entry in parts.left_out],
+    }
+    with tarfile.open(fileobj=file, mode="w:gz") as archive:
+        for name, content in {MANIFEST: (json.dumps(manifest, indent=1) + "\n").encode(), **names}.items():
+            entry = tarfile.TarInfo(f"{_TOP}/{name}")
+            entry.size, entry.mode, entry.mtime = len(content), 0o600, int(time.time())
+            archive.addfile(entry, io.BytesIO(content))
 
 
 def safe(name: str) -> str:

@@ -52,7 +52,8 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
     """Make a bundle, and return the exit status: 6 if something that was asked for is left out.
 
     Raises:
-        Misconfigured: no node is as asked, or there is no kubeconfig. OSError: the archive cannot be written.
+        Misconfigured: the archive cannot be where it was asked for, no node is as asked, or there is no kubeconfig.
+        OSError: the archive cannot be written.
     """
     from railnet.apiserver.client import RequestFailed  # noqa: PLC0415 - `railnet version` needs none of it
 
@@ -66,17 +67,21 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
 def _run(arguments: argparse.Namespace) -> ExitStatus:
     from railnet.bundle import archive  # noqa: PLC0415
 
-    by_api = bool(arguments.node or arguments.all or arguments.selector)
-    parts = _of_cluster(arguments) if by_api else _of_this_node(arguments)
     if arguments.print:
-        json.dump(parts.as_json(), sys.stdout)
+        if arguments.file is not None:
+            say(f"--print writes no archive, and {arguments.file} would be one; leave out one of the two")
+            return ExitStatus.USAGE
+        json.dump(_of_this_node(arguments).as_json(), sys.stdout)
         sys.stdout.write("\n")
         return ExitStatus.OK
     path = arguments.file or Path(time.strftime("railnet-bundle-%Y%m%dT%H%M%SZ.tar.gz", time.gmtime()))
+    by_api = bool(arguments.node or arguments.all or arguments.selector)
     asked: dict[str, Any] = {
         "nodes": arguments.node or ("all" if arguments.all else arguments.selector or "the node of the command")
     }
-    archive.write(path, parts, asked)
+    with archive.new(path) as file:  # before the parts are gathered, which takes minutes
+        parts = _of_cluster(arguments) if by_api else _of_this_node(arguments)
+        archive.write(file, parts, asked)
     for entry in parts.left_out:
         say(f"left out: {entry.what}: {entry.why}")
     tell(f"{path} has {len(parts.texts)} files, {path.stat().st_size} bytes; look through them before you send them")

@@ -1,12 +1,16 @@
 """The file of a bundle: what is written is read, and what was made to do harm is refused with bounds."""
 
+import errno
 import gzip
 import io
 import json
+import os
+import re
 import tarfile
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +30,7 @@ def gathered() -> BundleParts:
 
 
 def test_bundle_that_is_written_is_read(tmp_path: Path) -> None:
-    archive.write(tmp_path / "b.tar.gz", gathered(), {"nodes": "all"})
+    fill(tmp_path / "b.tar.gz", gathered(), {"nodes": "all"})
 
     read = archive.read(tmp_path / "b.tar.gz")
 
@@ -39,13 +43,60 @@ def test_bundle_that_is_written_is_read(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["b.tar.gz"]
 
 
-def test_archive_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
-    (tmp_path / "b.tar.gz").mkdir()
+def fill(path: Path, found: BundleParts, asked: Mapping[str, Any]) -> None:
+    with archive.new(path) as file:
+        archive.write(file, found, asked)
 
-    with pytest.raises(OSError, match=r"b\.tar\.gz"):
-        archive.write(tmp_path / "b.tar.gz", gathered(), {})
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("missing/b.tar.gz", "the folder {}/missing does not exist; make it, or name another"),
+        ("", "{} is a folder; name a file in it, such as {}/report.tar.gz"),
+        ("file/b.tar.gz", "Not a directory; name a file in a folder in which you may write"),
+        ("pipe", "is no regular file, and a bundle would replace it; name another file"),
+        ("x" * 255, "File name too long"),
+    ],
+)
+def test_path_that_cannot_be_is_said_before_anything_is_gathered(tmp_path: Path, name: str, words: str) -> None:
+    (tmp_path / "file").write_text("")
+    os.mkfifo(tmp_path / "pipe")
+
+    with pytest.raises(Misconfigured, match=re.escape(words.format(tmp_path, tmp_path))), archive.new(tmp_path / name):
+        pytest.fail("the path is wrong")
+    assert {file.name for file in tmp_path.iterdir()} == {"file", "pipe"}
+
+
+@pytest.mark.parametrize("path", [Path(), Path("/"), Path("..")])
+def test_folder_by_another_name_is_a_folder(path: Path) -> None:
+    with pytest.raises(Misconfigured, match="is a folder; name a file in it"), archive.new(path):
+        pytest.fail("the path is wrong")
+
+
+@pytest.mark.parametrize("function", ["os.open", "pathlib.Path.is_dir"])
+def test_folder_that_the_user_may_not_use_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    def refused(*_: object) -> int:  # root may write anywhere
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(function, refused)
+    with pytest.raises(Misconfigured, match="Permission denied; name a file in"), archive.new(tmp_path / "b"):
+        pytest.fail("the path is wrong")
+
+
+def test_error_while_the_parts_are_gathered_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "b.tar.gz").write_text("before")
+
+    def gather() -> None:
+        assert len(list(tmp_path.iterdir())) == 2
+        raise OSError("x")
+
+    with pytest.raises(OSError, match="x"), archive.new(tmp_path / "b.tar.gz"):
+        gather()
 
     assert [file.name for file in tmp_path.iterdir()] == ["b.tar.gz"]
+    assert (tmp_path / "b.tar.gz").read_text() == "before"
 
 
 @pytest.mark.parametrize(
@@ -60,7 +111,7 @@ def test_archive_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
 def test_name_from_outside_becomes_one_that_is_read(tmp_path: Path, name: str, becomes: str) -> None:
     found = BundleParts(100)
     found.add(name, "x")
-    archive.write(tmp_path / "b", found, {})
+    fill(tmp_path / "b", found, {})
 
     assert list(archive.read(tmp_path / "b").files) == [becomes]
 
@@ -124,12 +175,12 @@ def no_tar(path: Path) -> None:
 
 
 def cut(path: Path) -> None:
-    archive.write(path, gathered(), {})
+    fill(path, gathered(), {})
     path.write_bytes(path.read_bytes()[:200])
 
 
 def broken(path: Path) -> None:
-    archive.write(path, gathered(), {})
+    fill(path, gathered(), {})
     content = bytearray(path.read_bytes())
     content[100:120] = bytes(20)
     path.write_bytes(content)

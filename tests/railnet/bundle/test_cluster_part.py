@@ -301,3 +301,25 @@ def test_cluster_that_gives_nothing_is_one_error_and_no_archive(
     said = capsys.readouterr()
     assert (said.out, said.err.count("\n")) == ("", 1)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", ["missing/report.tar.gz", "."])
+def test_archive_that_cannot_be_there_is_said_before_a_node_is_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, path: str
+) -> None:
+    cluster = Cluster()
+
+    assert ended(monkeypatch, cluster, "--all", str(tmp_path / path)) == ExitStatus.MISCONFIGURED
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n"), str(tmp_path) in said.err) == ("", 1, True)
+    assert (cluster.asked, list(tmp_path.iterdir())) == ([], [])
+
+
+def test_print_with_a_file_is_refused_in_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "report.tar.gz"
+
+    assert ended(monkeypatch, Cluster(), "--print", str(file)) == ExitStatus.USAGE
+    said = f"railnet: --print writes no archive, and {file} would be one; leave out one of the two\n"
+    assert capsys.readouterr() == ("", said)

@@ -60,7 +60,8 @@ def test_command_reads_a_bundle_without_root_and_ends_as_doctor_does(
 ) -> None:
     parts = BundleParts(1 << 20)
     parts.add_json("nodes/a/doctor.json", doctor_table.as_json([Finding(name, "node", "seen\x1b[2J")]))
-    archive.write(tmp_path / "b.tar.gz", parts, {})
+    with archive.new(tmp_path / "b.tar.gz") as file:
+        archive.write(file, parts, {})
     monkeypatch.setattr("os.geteuid", lambda: 1000)
 
     assert ended(monkeypatch, "--bundle", str(tmp_path / "b.tar.gz")) == status
