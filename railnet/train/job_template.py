@@ -13,9 +13,9 @@ _JOB_NAME = re.compile(r"[a-z]([-a-z0-9]{0,48}[a-z0-9])?")  # with room for -wor
 
 _HEAD = """\
 # A job of `railnet train`. Look at it without a cluster:
-#   railnet train up -f job.yaml --dry-run=client -o yaml
+#   railnet train up{made_as} -f job.yaml --dry-run=client -o yaml
 # Run it, see it, read its logs, end it:
-#   railnet train up -f job.yaml; railnet train ls; railnet train logs NAME -f; railnet train down NAME
+#   railnet train up{made_as} -f job.yaml; railnet train ls; railnet train logs NAME -f; railnet train down NAME
 # All keys: docs/training/train.md. A line that begins with # does nothing.
 """
 _COMMON = """\
@@ -104,7 +104,7 @@ def text_of(kind: str, name: str = NAME) -> str:
         raise TrainFailed(
             f"--name is {name!r:.80}; it should have lower-case letters, digits and hyphens, a letter first, at most 50"
         )
-    return _HEAD + _TEXTS[kind].format(name=name) + _COMMON
+    return _HEAD.format(made_as=_made_as(kind)) + _TEXTS[kind].format(name=name) + _COMMON
 
 
 def write(kind: str, name: str, file: str | None, *, force: bool) -> None:
@@ -128,5 +128,8 @@ def write(kind: str, name: str, file: str | None, *, force: bool) -> None:
         raise Misconfigured(
             f"{file} cannot be written: {error.strerror}; name a file in a folder that exists"
         ) from None
-    made_as = f" --as {MADE_AS[kind]}" if kind in MADE_AS else ""
-    tell(f"{file} is written; change image and command, and then: railnet train up{made_as} -f {file}")
+    tell(f"{file} is written; change image and command, and then: railnet train up{_made_as(kind)} -f {file}")
+
+
+def _made_as(kind: str) -> str:
+    return f" --as {MADE_AS[kind]}" if kind in MADE_AS else ""

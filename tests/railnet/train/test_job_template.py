@@ -53,6 +53,17 @@ def test_rails_auto_on_a_default_installation_is_refused_with_all_that_may_be_ch
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_each_command_in_the_file_creates_the_job_of_the_file(kind: str) -> None:
+    text = text_of(kind)
+    commands = re.findall(r"railnet train up (.*?-f job\.yaml)", text)
+
+    assert len(commands) >= 2
+    for command in commands:
+        made_as = command.removesuffix("-f job.yaml").removeprefix("--as ").strip() or None
+        assert job_of(text, "job.yaml", made_as).kind == kind
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_line_that_is_a_comment_may_be_a_key(kind: str) -> None:
     text = _OPTION.sub(r"\1", text_of(kind))
     job = job_of(text, "job.yaml", MADE_AS.get(kind))
