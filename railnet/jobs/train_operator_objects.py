@@ -4,7 +4,7 @@ Sources: kubeflow/training-operator v1.9 (pkg/apis/kubeflow.org/v1/pytorch_types
 kubeflow/mpi-operator v0.8 (pkg/apis/kubeflow/v2beta1/types.go).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from railnet.errors import Misconfigured
@@ -49,8 +49,8 @@ def object_as(job: TrainingJob, name: str) -> JsonObject:
     }
 
 
-def check_as(job: TrainingJob, name: str | None) -> None:
-    """Check that a job can be the object of this name, or plain Jobs if it is None.
+def check_as(job: TrainingJob, name: str | None, keys: Collection[object] = ()) -> None:
+    """Check that a job can be the object of this name, or plain Jobs if it is None; `keys` are those of its file.
 
     Raises:
         Misconfigured: it cannot; the message begins with a key of the file.
@@ -70,6 +70,11 @@ def check_as(job: TrainingJob, name: str | None) -> None:
         raise Misconfigured(
             f"rendezvous is net1, and the pods of a {wanted.kind} meet by the operator's names on eth0 (their data go over net1 all the same); "
             "remove rendezvous"
+        )
+    if name == "jobset" and "restart" in keys:
+        raise Misconfigured(
+            f"restart is {job.restart}, and a JobSet starts the whole job again, in new pods, when a worker fails, as often as retries says; "
+            "remove restart"
         )
 
 

@@ -56,7 +56,11 @@ _FIELDS: dict[str, Reader[Any]] = {
     "topology": values.LABEL_KEY,
 }
 _READERS: dict[str, Reader[Any]] = {**_REQUIRED, **_FIELDS}
-_OF_SOME_KINDS = {"ps": (Kind.TENSORFLOW,), "processes": (Kind.PYTORCH, Kind.MPI)}
+_OF_SOME_KINDS = {
+    "ps": (Kind.TENSORFLOW,),
+    "processes": (Kind.PYTORCH, Kind.MPI),
+    "port": (Kind.TENSORFLOW, Kind.PYTORCH),  # the pods of an MPI job meet by sshd, whose port is the image's
+}
 
 
 def text_of(file: str) -> str:
@@ -90,8 +94,9 @@ def job_of(text: str, source: str, made_as: str | None = None) -> TrainingJob:
     if broken is not None:
         raise Misconfigured(f"{source}, line {broken[0]}: {broken[1]}")
     try:
-        job = _read(strict_yaml.read(text))
-        check_as(job, made_as)
+        document = strict_yaml.read(text)
+        job = _read(document)
+        check_as(job, made_as, document.keys())
     except RecursionError:
         raise Misconfigured(f"{source} is nested too deeply") from None
     except Misconfigured as error:
@@ -140,10 +145,12 @@ def _wrong_keys(document: Mapping[Any, Any], kind: object) -> Iterator[str]:
 
 def _defaults(read: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a kind has where the file says nothing, and other kinds have not."""
-    if read.get("kind", Kind.TENSORFLOW) == Kind.TENSORFLOW:
+    kind = read.get("kind", Kind.TENSORFLOW)
+    if kind == Kind.TENSORFLOW:
         return {}
     memory = read.get("memory", MEMORY)
-    return {"port": PYTORCH_PORT, "sharedMemory": memory, "rails": AUTO if read.get("gpus", 0) > 1 else 1}
+    port = {"port": PYTORCH_PORT} if kind == Kind.PYTORCH else {}
+    return {**port, "sharedMemory": memory, "rails": AUTO if read.get("gpus", 0) > 1 else 1}
 
 
 def _messages(error: Misconfigured) -> list[str]:

@@ -111,6 +111,19 @@ def test_all_pods_are_one_gang(name: str) -> None:
             "jobset",
             "line 9: rendezvous is net1, and the pods of a JobSet meet by the",
         ),
+        *(
+            (
+                f"kind: pytorch\n{_TEXT}restart: {restart}\n",
+                "jobset",
+                f"line 9: restart is {restart}, and a JobSet starts the whole job again, .*; remove restart",
+            )
+            for restart in ("OnFailure", "Never")
+        ),
+        (
+            f"kind: mpi\n{_TEXT}port: 22\n",
+            "mpijob",
+            "line 9: port is for kind: tensorflow or pytorch, and this job's kind is mpi; remove port",
+        ),
     ],
 )
 def test_file_that_cannot_be_the_object_is_refused(text: str, name: str | None, words: str) -> None:
