@@ -108,6 +108,10 @@ class Usage:
         room: what the usable nodes have for pods.
         held: what pods on usable nodes request.
         jobs: sorted by namespace and name; the pods of no job come last in their namespace.
+        free: the resources of usable nodes that no pod requests. CPU, memory and GPUs are negative where the pods of nodes request more than
+            they still have. Rails are counted for each node, and are never negative: a node whose VFs fail keeps the pods that have them.
+        nodes_of_unknown_rails: how many usable nodes have pods with rails and no rails among their resources: they offer VFs by ResourceSlices,
+            which are not read here, or their device plugin has not registered. Then the rails of `room` and `free` are those of the other nodes.
         gangs: sorted by namespace and name.
     """
 
@@ -115,13 +119,10 @@ class Usage:
     usable: int
     room: Share
     held: Share
+    free: Share
+    nodes_of_unknown_rails: int
     jobs: tuple[JobUse, ...]
     gangs: tuple[GangUse, ...] = ()
-
-    @property
-    def free(self) -> Share:
-        """The resources of usable nodes that no pod requests. Negative where a node's pods request more than it still has."""
-        return self.room.minus(self.held)
 
     @property
     def namespaces(self) -> dict[str, tuple[JobUse, ...]]:
@@ -160,15 +161,24 @@ def pod_use(pod: Mapping[str, Any], rails: frozenset[str]) -> PodUse | None:
 def usage(nodes: Iterable[NodeRoom], pod_uses: Iterable[PodUse], waits: Iterable[GangWait] = ()) -> Usage:
     """Add up nodes and pods; `waits` are events about gangs."""
     all_nodes, all_pods = tuple(nodes), tuple(pod_uses)
-    usable = {node.name for node in all_nodes if node.usable}
+    usable = {node.name: node.room for node in all_nodes if node.usable}
+    held_on = dict.fromkeys(usable, Share())
+    for pod in all_pods:
+        if pod.node in usable:
+            held_on[pod.node] = held_on[pod.node].plus(pod.held)
+    room, held = _total(usable.values()), _total(held_on.values())
     by_job: dict[tuple[str, bool, str], list[PodUse]] = {}
     for pod in all_pods:
         by_job.setdefault((pod.namespace, not pod.job, pod.job), []).append(pod)
     return Usage(
         nodes=len(all_nodes),
         usable=len(usable),
-        room=_total(node.room for node in all_nodes if node.usable),
-        held=_total(pod.held for pod in all_pods if pod.node in usable),
+        room=room,
+        held=held,
+        free=room.minus(held)._replace(
+            rails=sum(max(0, mine.rails - held_on[name].rails) for name, mine in usable.items())
+        ),
+        nodes_of_unknown_rails=sum(not mine.rails and held_on[name].rails > 0 for name, mine in usable.items()),
         jobs=tuple(_job_use(by_job[key]) for key in sorted(by_job)),
         gangs=gangs(_members(all_pods), waits),
     )

@@ -37,11 +37,16 @@ def rendered(usage: Usage, *, nodes: bool, wide: bool = False) -> Iterator[str]:
     """
     if nodes:
         rows = [
-            (f"{usage.usable} of {usage.nodes} take pods", *_cells(usage.room)),
+            (f"{usage.usable} of {usage.nodes} take pods", *_known(usage, _cells(usage.room))),
             ("requested", *_cells(usage.held)),
-            ("free", *_cells(usage.free)),
+            ("free", *_known(usage, _cells(usage.free))),
         ]
         yield from aligned(_CLUSTER, rows)
+        if usage.nodes_of_unknown_rails:
+            yield (
+                f"rails are unknown: nodes with pods that have rails, and without rails of their own: {usage.nodes_of_unknown_rails}; "
+                "VFs in ResourceSlices are not counted here"
+            )
         yield ""
     if not usage.jobs:
         yield "no pods"
@@ -62,13 +67,15 @@ def rendered(usage: Usage, *, nodes: bool, wide: bool = False) -> Iterator[str]:
 
 
 def as_json(usage: Usage, *, nodes: bool) -> dict[str, Any]:
-    """Return the view as JSON has it: cores, bytes, and numbers of devices."""
+    """Return the view as JSON has it: cores, bytes, and numbers of devices; null for rails that are unknown."""
+    unknown = {"rails": None} if usage.nodes_of_unknown_rails else {}
     cluster = {
         "nodes": usage.nodes,
         "usable": usage.usable,
-        "allocatable": _numbers(usage.room),
+        "allocatable": {**_numbers(usage.room), **unknown},
         "requested": _numbers(usage.held),
-        "free": _numbers(usage.free),
+        "free": {**_numbers(usage.free), **unknown},
+        "nodesOfUnknownRails": usage.nodes_of_unknown_rails,
     }
     jobs, gangs = [_job(job) for job in usage.jobs], [_gang(gang) for gang in usage.gangs]
     return {**({"cluster": cluster} if nodes else {}), "jobs": jobs, "gangs": gangs}
@@ -134,6 +141,11 @@ def _cells(held: Share, wanted: Share | None = None) -> tuple[str, ...]:
         f"{amount_text(resource, mine)}{f'+{amount_text(resource, others)}' if others else ''}"
         for resource, mine, others in zip(Share._fields, held, more, strict=True)
     )
+
+
+def _known(usage: Usage, cells: tuple[str, ...]) -> tuple[str, ...]:
+    """Return cells of a share of the cluster, with `unknown` for rails that are."""
+    return (*cells[:-1], "unknown") if usage.nodes_of_unknown_rails else cells
 
 
 def _job(job: JobUse) -> dict[str, Any]:

@@ -81,6 +81,33 @@ def test_pod_that_cannot_be_read_is_counted_without_a_job() -> None:
     assert (found.job, found.held.gpus) == ("", 1)
 
 
+def uses(*, rails: int, times: int) -> list[PodUse]:
+    resources = {"rdma/ib_vf": str(rails)}
+    one = pod_use(
+        pod(spec={"nodeName": "a", "containers": [{"name": "c", "resources": {"requests": resources}}]}), RAILS
+    )
+    assert one is not None
+    return [one] * times
+
+
+@pytest.mark.parametrize(
+    ("rails", "pods", "free", "unknown"), [(8, 3, 5, 0), (8, 0, 8, 0), (2, 3, 0, 0), (0, 0, 0, 0), (0, 3, 0, 1)]
+)
+def test_free_rails_are_never_negative_and_are_unknown_on_a_node_that_says_none(
+    rails: int, pods: int, free: int, unknown: int
+) -> None:
+    nodes = [NodeRoom("a", usable=True, room=Share(rails=rails)), NodeRoom("b", usable=True, room=Share(rails=4))]
+
+    found = usage(nodes, uses(rails=1, times=pods))
+
+    assert (found.free.rails, found.nodes_of_unknown_rails) == (free + 4, unknown)
+    assert found.held.rails == pods
+
+
+def test_rails_of_a_node_that_takes_no_pods_are_not_unknown() -> None:
+    assert usage([NodeRoom("a", usable=False, room=Share())], uses(rails=1, times=1)).nodes_of_unknown_rails == 0
+
+
 _SHARES = st.builds(Share, *[st.integers(0, 9)] * 4)
 _NAMES = st.sampled_from("abc")
 _NODES = st.lists(st.builds(NodeRoom, _NAMES, st.booleans(), _SHARES), unique_by=lambda one: one.name, max_size=3)
@@ -112,7 +139,9 @@ def test_every_pod_is_counted_once_and_free_is_what_no_pod_requests(nodes: list[
 
     assert found.room == total([one.room for one in nodes if one.usable])
     assert found.held == total([one.held for one in pods if one.node in usable])
-    assert total([found.free, found.held]) == found.room
+    assert total([found.free, found.held])[:-1] == found.room[:-1]
+    assert 0 <= found.free.rails <= found.room.rails
+    assert found.free.rails >= found.room.rails - found.held.rails
     assert total([one.held for one in found.jobs]) == total([one.held for one in pods if one.node])
     assert total([one.wanted for one in found.jobs]) == total([one.held for one in pods if not one.node])
     assert sum(one.running + one.waiting for one in found.jobs) == len(pods)

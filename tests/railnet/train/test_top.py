@@ -93,6 +93,33 @@ def test_view_shows_requested_and_free_and_who_waits_for_what(
     assert capsys.readouterr().out == VIEW
 
 
+UNKNOWN = """\
+NODES              CPU  MEMORY  GPUS    RAILS
+2 of 3 take pods    16   128Gi     8  unknown
+requested          2.1  16.1Gi     2        4
+free              13.9   112Gi     6  unknown
+rails are unknown: nodes with pods that have rails, and without rails of their own: 1; VFs in ResourceSlices are not counted here
+"""
+
+
+@pytest.mark.parametrize("without", [{}, {"rdma/ib_vf": "0"}], ids=["no such resource", "none of it"])
+def test_rails_are_unknown_where_a_node_says_none_and_its_pods_have_some(
+    server: MemoryApiServer, capsys: pytest.CaptureFixture[str], without: dict[str, str]
+) -> None:
+    by_slices = node("a")
+    others = {key: value for key, value in ALLOCATABLE.items() if key != "rdma/ib_vf"}
+    by_slices["status"]["allocatable"] = {**others, **without}
+    server.add("nodes", by_slices)
+
+    top(server.api, None, RAILS, TABLE)
+    assert capsys.readouterr().out.partition("\n\n")[0] + "\n" == UNKNOWN
+
+    top(server.api, None, RAILS, JSON)
+    cluster = json.loads(capsys.readouterr().out)["cluster"]
+    assert (cluster["allocatable"]["rails"], cluster["free"]["rails"], cluster["requested"]["rails"]) == (None, None, 4)
+    assert (cluster["free"]["gpus"], cluster["nodesOfUnknownRails"]) == (6, 1)
+
+
 def test_view_as_json_has_exact_numbers(server: MemoryApiServer, capsys: pytest.CaptureFixture[str]) -> None:
     top(server.api, None, RAILS, JSON)
 
