@@ -32,12 +32,15 @@ async def send_again(root: Path, records: Iterable[Record], observe: Observer) -
         records: the journal's.
         observe: sends the messages.
     """
+    now = time.time()
+    # A node that crashed often may have many thousands of stale files.
+    young = partial(entries, root, libcni_cache.FOLDER, now - YOUNG_SECONDS)
     try:
-        files = await read_in_time(libcni_cache.FOLDER, partial(entries, root, libcni_cache.FOLDER))
+        files = await read_in_time(libcni_cache.FOLDER, young)
     except OSError as error:
         _log.warning("messages that the daemon before this one did not send are lost: %s", error)
         return
-    for event in attached_lately(records, files, time.time()):
+    for event in attached_lately(records, files, now):
         observe(event)
 
 

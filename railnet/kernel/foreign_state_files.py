@@ -28,15 +28,17 @@ class Entry(NamedTuple):
     modified: float
 
 
-def entries(root: Path, folder: str) -> tuple[Entry, ...]:
+def entries(root: Path, folder: str, modified_since: float | None = None) -> tuple[Entry, ...]:
     """Read every regular file of `folder` on the host, whose root is at `root`. Symbolic links and folders in it are skipped.
+
+    Files that were last modified before `modified_since`, in seconds since the epoch, are skipped before they are read.
 
     Raises:
         OSError: the folder exists and cannot be read.
     """
     try:
         with _opened(root, folder) as fd:
-            files = [_entry(fd, name) for name in sorted(os.listdir(fd))]
+            files = [_entry(fd, name, modified_since) for name in sorted(os.listdir(fd))]
     except (FileNotFoundError, NotADirectoryError):
         return ()
     return tuple(entry for entry in files if entry is not None)
@@ -102,14 +104,14 @@ def _try_lock(fd: int) -> bool:
     return True
 
 
-def _entry(folder_fd: int, name: str) -> Entry | None:
+def _entry(folder_fd: int, name: str, modified_since: float | None = None) -> Entry | None:
     try:
         fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder_fd)
     except OSError:  # ELOOP: a symbolic link; ENOENT: removed meanwhile; ENXIO: a socket
         return None
     try:
         facts = os.fstat(fd)
-        if not stat.S_ISREG(facts.st_mode):
+        if not stat.S_ISREG(facts.st_mode) or (modified_since is not None and facts.st_mtime < modified_since):
             return None
         return Entry(name, os.read(fd, _MOST_BYTES), facts.st_mtime)
     finally:

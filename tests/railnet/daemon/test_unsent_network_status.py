@@ -10,6 +10,7 @@ import pytest
 
 from cni import libcni_cache
 from cni.rail_observers import RailsAttached
+from railnet.daemon import unsent_network_status
 from railnet.daemon.unsent_network_status import YOUNG_SECONDS, attached_lately, send_again
 from railnet.kernel.foreign_state_files import Entry
 from railnet.vf.record import Record, SandboxPod
@@ -85,6 +86,18 @@ def test_runtimes_cache_is_read_on_the_host(tmp_path: Path) -> None:
     asyncio.run(send_again(tmp_path, [RECORD], told.append))
 
     assert [type(one) for one in told] == [RailsAttached]
+
+
+def test_stale_files_of_the_cache_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[float]()
+    monkeypatch.setattr(
+        unsent_network_status, "entries", lambda root, folder, modified_since: asked.append(modified_since) or ()
+    )
+    monkeypatch.setattr(unsent_network_status.time, "time", lambda: NOW)
+
+    asyncio.run(send_again(tmp_path, [RECORD], lambda _: None))
+
+    assert asked == [NOW - YOUNG_SECONDS]
 
 
 def test_cache_that_cannot_be_read_keeps_no_daemon_from_serving(

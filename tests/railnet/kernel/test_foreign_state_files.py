@@ -46,6 +46,24 @@ def test_links_folders_and_pipes_are_skipped(tmp_path: Path, folder: Path) -> No
     assert entries(tmp_path, FOLDER) == ()
 
 
+def test_file_that_was_modified_before_a_time_is_not_read(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, modified in (("older", 99.5), ("newer", 100.0)):
+        (folder / name).write_text(name)
+        os.utime(folder / name, (7, modified))
+    read, contents = os.read, list[bytes]()
+
+    def note(fd: int, size: int) -> bytes:
+        contents.append(read(fd, size))
+        return contents[-1]
+
+    monkeypatch.setattr(foreign_state_files.os, "read", note)
+
+    assert entries(tmp_path, FOLDER, 100.0) == (Entry("newer", b"newer", 100.0),)
+    assert contents == [b"newer"]
+
+
 def test_absent_folder_has_no_entries(tmp_path: Path) -> None:
     assert entries(tmp_path, FOLDER) == ()
 
