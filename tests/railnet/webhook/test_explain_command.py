@@ -401,7 +401,7 @@ def test_explain_says_how_a_pod_of_eight_gpus_gets_more_rails(
 
 @pytest.mark.parametrize("kind", ["pytorch", "tensorflow"])
 def test_explain_takes_what_train_would_create(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    (tmp_path / "job.yaml").write_text(text_of(kind).replace("rails: auto", "rails: 2"))
+    (tmp_path / "job.yaml").write_text(text_of(kind))
     dry_run.client(read(str(tmp_path / "job.yaml")), Output(Form.YAML))
 
     assert explain(written(tmp_path, capsys.readouterr().out), Configuration())
