@@ -94,6 +94,8 @@ class _Loader(yaml.SafeLoader):
             ) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        if not isinstance(node, yaml.MappingNode):  # such as `!!set 1`: PyYAML comes here after `construct_object`
+            raise yaml.constructor.ConstructorError(None, None, "the value does not fit its tag", node.start_mark)
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         mapping = super().construct_mapping(node, deep)
         twice = next((key for key, times in Counter(keys).items() if times > 1), None)  # all keys are hashable here

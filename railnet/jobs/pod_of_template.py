@@ -128,8 +128,9 @@ def pod_of(
     Raises:
         Misconfigured: the template has another form.
     """
-    metadata = mapping(job, template.get("metadata") or {}, "the metadata of a pod template")
-    spec = copy.deepcopy(mapping(job, template.get("spec"), "the spec of a pod template"))
+    given = mapping(job, template, "a pod template")
+    metadata = mapping(job, given.get("metadata") or {}, "the metadata of a pod template")
+    spec = copy.deepcopy(mapping(job, given.get("spec"), "the spec of a pod template"))
     version, kind, owner_name = owner or (str(job.document.get("apiVersion")), job.kind, job.name)
     for container in containers_of(job, spec):
         _request_limits(container)
