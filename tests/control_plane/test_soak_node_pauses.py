@@ -40,7 +40,7 @@ RAILNETS = 'failed to setup network for sandbox "0a": plugin type="railnet" fail
     [
         (REFUSED, an_event("UnexpectedAdmissionError"), PodSeen(AT, AT)),
         (REFUSED, an_event("UnexpectedAdmissionError", uid="u2"), PodSeen(AT)),
-        (REFUSED, an_event("UnexpectedAdmissionError", component="somebody"), PodSeen(AT)),
+        (REFUSED, an_event("UnexpectedAdmissionError", component="another-component"), PodSeen(AT)),
         ({"phase": "Failed", "reason": "Evicted"}, an_event("Evicted"), PodSeen(AT)),
         (terminated("StartError"), an_event("Pulled"), PodSeen(AT, AT + 2)),
         (terminated("Error"), an_event("Pulled"), PodSeen(AT)),

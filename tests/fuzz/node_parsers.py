@@ -281,7 +281,7 @@ def configuration_check(data: bytes) -> None:
 
 
 def bundle(data: bytes) -> None:
-    """Judge a bundle that somebody has sent: the tar inside of its gzip."""
+    """Judge a bundle that another machine has made: the tar inside of its gzip."""
     files = archive.unpacked(io.BytesIO(gzip.compress(data, 1)))
     assert all(name == archive.safe(name) and not {"..", "."} & set(name.split("/")) for name in files)
     for finding in offline.findings(archive.bundle_of(files)):
