@@ -1,6 +1,7 @@
 """Tells the containers of a claim as what its VFs are in their pod (KEP-5304): after an ADD, while the runtime has yet to create the containers."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from railnet.dra.prepared_claim_files import PreparedClaims
 from railnet.kernel.threads.bounded_threads import BoundedThreads
 from railnet.vf.pci_address import PciAddress
 
+_log = logging.getLogger(__name__)
 FILES = DeviceMetadataFiles(Path("/run/railnet/device-metadata"))
 """The folder has this path on the host, too: the DaemonSet's pod has the host's /run/railnet."""
 _MOST_AT_ONCE = 4
@@ -45,9 +47,17 @@ class DeviceMetadata:
         claims = self._claims.with_any([attachment.vf for attachment in attached.record.attachments])
         if claims:
             work = partial(_tell, attached, self._root, claims, self._devices())
-            task = asyncio.create_task(self._threads.run_to_the_end("device metadata", work))
+            task = asyncio.create_task(self._write(attached, work))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
+
+    async def _write(self, attached: RailsAttached, work: Callable[[], None]) -> None:
+        try:
+            await self._threads.run_to_the_end("device metadata", work)
+        except OSError as error:
+            _log.warning(
+                "the containers of sandbox %s are not told of their interfaces: %s", attached.record.container_id, error
+            )
 
 
 def _tell(

@@ -5,7 +5,6 @@ was created with.
 """
 
 import logging
-import shutil
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +13,7 @@ from railnet.dra import device_metadata
 from railnet.dra.device_metadata import NetworkData, host_path
 from railnet.dra.devices import DraDevice
 from railnet.dra.prepared_claim import PreparedClaim
-from railnet.kernel.files import write_atomically
+from railnet.kernel.files import unlink, write_atomically
 from railnet.vf.pci_address import PciAddress
 
 _log = logging.getLogger(__name__)
@@ -64,15 +63,22 @@ class DeviceMetadataFiles:
             OSError: the kernel refuses.
         """
         with suppress(FileNotFoundError):
-            shutil.rmtree(self.folder / uid)
+            _remove(self.folder / uid)
 
     def sweep(self, kept: Collection[str]) -> None:
         """Remove the files of claims that are not prepared; a refusal is logged."""
         try:
             for path in self.folder.iterdir():
                 if path.name not in kept:
-                    shutil.rmtree(path)
+                    _remove(path)
         except FileNotFoundError:
             return
         except OSError as error:
             _log.error("%s cannot be swept: %s", self.folder, error)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a claim's folder, which has files alone."""
+    for path in folder.iterdir():
+        unlink(path)
+    folder.rmdir()
