@@ -13,7 +13,7 @@ from railnet.dra import device_metadata
 from railnet.dra.device_metadata import NetworkData, host_path
 from railnet.dra.devices import DraDevice
 from railnet.dra.prepared_claim import PreparedClaim
-from railnet.kernel.files import unlink, write_atomically
+from railnet.kernel.files import rmdir, unlink, write_atomically
 from railnet.vf.pci_address import PciAddress
 
 _log = logging.getLogger(__name__)
@@ -81,4 +81,4 @@ def _remove(folder: Path) -> None:
     """Remove a claim's folder, which has files alone."""
     for path in folder.iterdir():
         unlink(path)
-    folder.rmdir()
+    rmdir(folder)

@@ -3,11 +3,13 @@
 A record is written before kubelet gets its answer, and removed after kubelet has asked to unprepare the claim. The daemon is the only
 writer, so memory and disk are the same; the disk is read once, at start. After a reboot kubelet asks to prepare each claim again, so a record
 need not survive a power cut. The rename is the last step of a write: were the folder synced after it, a refused sync would leave a record that
-memory does not know, and another claim could get the same VF.
+memory does not know, and another claim could get the same VF. The folder is there only while it has a record, so that a version that knows no
+claims leaves nothing over on a node that goes back to it.
 """
 
 import logging
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from cni.daemon_exhaustion import is_own_shortage
@@ -28,9 +30,8 @@ class PreparedClaims:
         """Read every record. A file that is no record is put aside under another name: only Unprepare removes it.
 
         Raises:
-            OSError: the folder cannot be made or read, or the daemon has no descriptors or memory: that is no fault of a record.
+            OSError: the folder cannot be read, or the daemon has no descriptors or memory: that is no fault of a record.
         """
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         self._claims: dict[str, PreparedClaim] = {}
         self._users: Mapping[PciAddress, str] = {}
@@ -39,6 +40,7 @@ class PreparedClaims:
         for path in sorted(folder.glob(f"[!.]*{_RECORD}")):
             self._read(path)
         self._note_users()
+        self._remove_empty_folder()
 
     def __len__(self) -> int:
         """Return how many claims are prepared."""
@@ -91,8 +93,9 @@ class PreparedClaims:
         """Write a record; it survives the process when this returns.
 
         Raises:
-            OSError: the folder is missing or full. Memory and disk stay as they were.
+            OSError: the folder cannot be made, or it is full. Memory and disk stay as they were.
         """
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomically(self._path(claim.identity.uid), encode(claim))
         self._claims[claim.identity.uid] = claim
         self._note_users()
@@ -107,6 +110,11 @@ class PreparedClaims:
         unlink(self._path(uid).with_suffix(_UNREADABLE))
         if self._claims.pop(uid, None) is not None:
             self._note_users()
+        self._remove_empty_folder()
+
+    def _remove_empty_folder(self) -> None:
+        with suppress(OSError):  # it has records or is absent; and an empty folder harms nothing
+            self._folder.rmdir()
 
     def _path(self, uid: str) -> Path:
         return self._folder / f"{uid}{_RECORD}"

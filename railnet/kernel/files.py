@@ -190,6 +190,18 @@ def unlink(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def rmdir(folder: Path) -> None:
+    """Remove an empty folder. A refusal is tried once more, as `unlink` does.
+
+    Raises:
+        OSError: the kernel refuses it twice.
+    """
+    try:
+        folder.rmdir()
+    except OSError:
+        folder.rmdir()
+
+
 def make_way(path: Path) -> None:
     """Remove what has a name that belongs to Railnet alone: a file of any kind, or an empty folder.
 

@@ -13,7 +13,7 @@ from tests.image.built import ROOT
 # Folders that repositories have, and that were packages of Railnet's wheel up to 0.5.
 EVERYDAY = ("admission", "apiserver", "controllers", "jobs", "kernel", "kubelet", "tests", "training", "vf")
 NOT_ON_A_LAPTOP = {"aiohttp", "grpcio", "protobuf", "pyroute2", "pyroute2-minimal", "pyudev"}
-JOB = "name: mnist\nimage: example/train:1\ncommand: [python, /train.py]\nworker: 2\n"
+JOB = "name: mnist\nimage: example/train:1\ncommand: [python, /train.py]\nworkers: 2\n"
 POD = '{"kind": "Pod", "metadata": {"name": "train-0"}, "spec": {"containers": [{"name": "main"}]}}'
 
 # As the tests' own, without their path to this checkout: pip's index, proxies, certificates.

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from errno import EIO
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +82,18 @@ def test_sweep_leaves_prepared_claims_alone(files: DeviceMetadataFiles, caplog: 
 
     assert [path.name for path in files.folder.iterdir()] == ["a1b2"]
     assert caplog.text == ""
+
+
+def test_sweep_tries_a_refused_removal_once_more(files: DeviceMetadataFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    files.write(CLAIM, {})
+    rmdir, refusals = Path.rmdir, [OSError(EIO, "Input/output error")]
+
+    def refused_once(folder: Path) -> None:
+        if refusals:
+            raise refusals.pop()
+        rmdir(folder)
+
+    monkeypatch.setattr(Path, "rmdir", refused_once)
+    files.sweep([])
+
+    assert (refusals, list(files.folder.iterdir())) == ([], [])

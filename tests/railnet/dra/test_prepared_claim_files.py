@@ -43,12 +43,27 @@ def test_removed_claim_is_gone_after_a_restart(tmp_path: Path) -> None:
     assert len(PreparedClaims(tmp_path)) == 0
 
 
+def test_folder_is_there_only_while_it_has_a_record(tmp_path: Path) -> None:
+    folder = tmp_path / "claims"
+    claims = PreparedClaims(folder)
+    at_start = folder.exists()
+    claims.write(OTHER)
+    written = folder.exists()
+    claims.remove("c3d4")
+    removed = folder.exists()
+    folder.mkdir()  # of a version that kept it
+    PreparedClaims(folder)
+
+    assert (at_start, written, removed, folder.exists()) == (False, True, False, False)
+
+
 def test_what_an_interrupted_write_left_is_removed(tmp_path: Path) -> None:
-    (tmp_path / ".a1b2.json.7.0").write_text("{")
+    temporary = tmp_path / ".a1b2.json.7.0"
+    temporary.write_text("{")
 
     PreparedClaims(tmp_path)
 
-    assert list(tmp_path.iterdir()) == []
+    assert not temporary.exists()
 
 
 @pytest.mark.parametrize("kind", ["cut short", "a copy", "a folder", "a link"])
@@ -80,9 +95,9 @@ def test_unreadable_record_is_put_aside_until_the_claim_is_unprepared(
 
 def test_claim_that_cannot_be_written_is_not_prepared(tmp_path: Path) -> None:
     claims = PreparedClaims(tmp_path / "claims")
-    (tmp_path / "claims").rmdir()
+    (tmp_path / "claims").touch()
 
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileExistsError):
         claims.write(OTHER)
     assert (claims.get("c3d4"), claims.users) == (None, {})
 
@@ -140,7 +155,7 @@ def test_shortage_of_the_daemon_puts_no_record_aside(
 
 
 def test_driver_is_needed_while_a_claim_is_prepared_or_its_record_unreadable(tmp_path: Path) -> None:
-    needed = [PreparedClaims(tmp_path).need_the_driver]
+    needed = [PreparedClaims(tmp_path / "none").need_the_driver]
     (tmp_path / "a1b2.json").write_text("{")
     needed.append(PreparedClaims(tmp_path).need_the_driver)
     claims = PreparedClaims(tmp_path)
