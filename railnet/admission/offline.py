@@ -1,16 +1,16 @@
 """The decision about the pods of a file and of its jobs, in words: what a review would do, without an API server."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from railnet.admission import gang_decision, gang_explanation, gang_patch, railnet_annotations
-from railnet.admission.decision import Additions, Decision, FreePort, decide
+from railnet.admission.decision import Additions, ClaimedVfs, Decision, FreePort, decide
 from railnet.admission.explanation import report
 from railnet.admission.patch import Operation, operations
 from railnet.admission.review_configuration import Namespace, Policy, switch
 from railnet.admission.webhook_scope import NEVER
-from railnet.errors import Misconfigured, NotPermitted
+from railnet.errors import Misconfigured, NotPermitted, NotReady
 from railnet.jobs import job_pods
 from railnet.jobs.gang_recogniser import GATE, OFF
 from railnet.jobs.gpus import gpu_count
@@ -47,24 +47,34 @@ class _Cluster:
     policy: Policy
     namespaces: Mapping[str, Namespace]
     free_port: FreePort | None
+    claimed: ClaimedVfs | None
     gangs: bool
     off: frozenset[str]
 
 
 def explain(
-    documents: Iterable[Any], policy: Policy, free_port: FreePort | None = None, *, gangs: bool = False
+    objects: Sequence[Mapping[str, Any]],
+    policy: Policy,
+    free_port: FreePort | None = None,
+    claimed: ClaimedVfs | None = None,
+    *,
+    gangs: bool = False,
 ) -> Iterator[Explained]:
     """Yield an explanation of each pod of a file, and of each pod template of a job; a Namespace in the same file gives the labels of its pods'.
 
-    `gangs` says whether gangs are on in the cluster. Objects that make no pods, such as a Service, are passed over.
+    Args:
+        objects: those of the file, as `objects_of` returns them. Objects that make no pods, such as a Service, are passed over.
+        policy: what a review adds.
+        free_port: as of `decide`.
+        claimed: as of `decide`; a pod for which it raises NotReady is explained without its claims, and a line says so.
+        gangs: whether gangs are on in the cluster.
 
     Raises:
-        Misconfigured: a document is no object of Kubernetes, or makes pods in a way that is not known.
+        Misconfigured: an object makes pods in a way that is not known.
     """
     pods: list[tuple[Mapping[str, Any], str]] = []
     namespaces: dict[str, Namespace] = {}
     off: set[str] = set()
-    objects = list(_flat(documents))
     for document in objects:
         if document["kind"] == "Pod":
             pods.append((document, ""))
@@ -74,7 +84,7 @@ def explain(
             off |= {namespace.name} if labels.get(GATE) == OFF else set()
         elif job_pods.makes_pods(document):
             pods += [(rendered.pod, _maker(document, rendered)) for rendered in job_pods.pods_of(document, objects)]
-    cluster = _Cluster(policy, namespaces, free_port, gangs, frozenset(off))
+    cluster = _Cluster(policy, namespaces, free_port, claimed, gangs, frozenset(off))
     for document, maker in pods:
         yield _explained(document, cluster, maker)
 
@@ -94,16 +104,25 @@ def _explained(document: Mapping[str, Any], cluster: _Cluster, maker: str) -> Ex
         pod = parse(document)
         namespace = pod.namespace or "default"
         known = cluster.namespaces.get(namespace, Namespace(namespace))
-        decision = decide(pod, known, cluster.policy, cluster.free_port)
+        decision, of_claims = _decided(pod, known, cluster)
         added = operations(document, decision) if isinstance(decision, Additions) else []
         of_gang = list(_gang(pod, _annotated(document, added), cluster))
     except (Misconfigured, NotPermitted) as error:
         subject, allowed, lines = f"pod {_name(document.get('metadata'))}", False, [f"  denied: {error}"]
     else:
         (subject, *lines), allowed = report(pod, decision, added), True
-        lines += [*_hint(pod, decision, cluster.policy), *of_gang]
+        lines += [*of_claims, *_hint(pod, decision, cluster.policy), *of_gang]
     made_by = [maker] if maker else []
     return Explained((subject, *made_by, *_no_review(document.get("metadata")), *lines), allowed)
+
+
+def _decided(pod: Pod, namespace: Namespace, cluster: _Cluster) -> tuple[Decision, list[str]]:
+    """Decide as a review does, without claims that are not known; return lines about these, too."""
+    try:
+        return decide(pod, namespace, cluster.policy, cluster.free_port, cluster.claimed), []
+    except NotReady as error:
+        decision = decide(pod, namespace, cluster.policy, cluster.free_port)
+        return decision, [f"  claims:    not counted: {error}"]
 
 
 def _hint(pod: Pod, decision: Decision, policy: Policy) -> Iterator[str]:
@@ -164,14 +183,19 @@ def _mapping(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value or {}
 
 
-def _flat(documents: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
+def objects_of(documents: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects of a file's documents, also those of Lists.
+
+    Raises:
+        Misconfigured: a document is no object of Kubernetes.
+    """
     for document in documents:
         kind = document.get("kind") if isinstance(document, dict) else None
         if kind == "List":
             items = document.get("items")
             if not isinstance(items, list | None):
                 raise Misconfigured(f"the List's items are {items!r:.60}; they should be a list")
-            yield from _flat(items or ())
+            yield from objects_of(items or ())
         elif kind in ("Pod", "Namespace") or (isinstance(kind, str) and isinstance(document.get("apiVersion"), str)):
             yield document
         elif document is not None:

@@ -12,6 +12,7 @@ from railnet.cli.escapes import printable
 from railnet.configuration import Configuration
 from railnet.errors import Misconfigured
 from railnet.vf.permitted_networks import DEFAULT, SliceIpam
+from railnet.webhook.claims_of_file import ClaimsOfFile
 
 # The errors that `railnet.strict_yaml` names, and RecursionError for too many brackets.
 _YAML_ERRORS = (yaml.YAMLError, ValueError, AttributeError, LookupError, ArithmeticError, TypeError, RecursionError)
@@ -21,14 +22,16 @@ def explain(file: str, configuration: Configuration, host_ports: str | None = No
     """Print an explanation of each pod; return whether every pod would be admitted.
 
     With a range of host ports, as if host-network mode were on; each pod that asks for it gets the first port. With
-    `gangs`, as if gangs were on.
+    `gangs`, as if gangs were on. VFs of claims count if the claims or their templates are in the file.
 
     Raises:
         Misconfigured: the file cannot be read, is not YAML, or has an object other than a Pod or a Namespace; or the range is none.
     """
     source = "standard input" if file == "-" else file
     free_port = None if host_ports is None else offline.first_port(host_ports)
-    explained = list(offline.explain(_documents(file, source), policy(configuration), free_port, gangs=gangs))
+    objects, reviewed = list(offline.objects_of(_documents(file, source))), policy(configuration)
+    claims = ClaimsOfFile(objects, reviewed.resources)
+    explained = list(offline.explain(objects, reviewed, free_port, claims.vfs, gangs=gangs))
     if not explained:
         raise Misconfigured(
             f"{source} has no job and no Pod; give a file with one, such as the output of kubectl get pod -o yaml"

@@ -11,10 +11,9 @@ from railnet.apiserver.client import StreamingApiServer
 from railnet.apiserver.request import Collection as ApiCollection
 from railnet.controllers.informer_where_served import InformerWhereServed
 from railnet.errors import NotReady
-from railnet.gangs.device_claims import amounts, device_claim
-from railnet.gangs.slice_devices import BY_CLAIM
 from railnet.objects.owner_reference import controller
 from railnet.objects.pod import Pod
+from railnet.webhook import asked_vfs
 
 _DRA = "resource.k8s.io/v1"
 _CLAIMS, _TEMPLATES = "resourceclaims", "resourceclaimtemplates"
@@ -73,13 +72,12 @@ class WatchedClaims:
 
     def _of_claim(self, document: dict[str, Any]) -> int | None:
         owner = controller(document)
-        return None if owner is not None and (owner.api_version, owner.kind) == ("v1", "Pod") else self._asked(document)
+        if owner is not None and (owner.api_version, owner.kind) == ("v1", "Pod"):
+            return None
+        return asked_vfs.of_claim(document, self._resources)
 
     def _of_template(self, document: dict[str, Any]) -> int:
-        return self._asked({"metadata": document["metadata"], "spec": document["spec"]["spec"]})
-
-    def _asked(self, claim: dict[str, Any]) -> int:
-        return amounts(device_claim(claim), self._resources).get(BY_CLAIM, 0)
+        return asked_vfs.of_template(document, self._resources)
 
 
 def _nothing(before: int | None, after: int | None) -> None:

@@ -68,6 +68,61 @@ def test_explain_prints_the_additions_of_a_pod(tmp_path: Path, capsys: pytest.Ca
     assert '  add /spec/containers/0/resources/limits/rdma~1ib_vf: "1"' in lines
 
 
+CLAIM = """---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: two-rails, namespace: ml}
+spec: {devices: {requests: [{name: vf, exactly: {deviceClassName: rdma.railnet.io, count: 2}}]}}
+"""
+TEMPLATE = """---
+apiVersion: v1
+kind: List
+items:
+- apiVersion: resource.k8s.io/v1
+  kind: ResourceClaimTemplate
+  metadata: {name: two-rails, namespace: ml}
+  spec: {spec: {devices: {requests: [{name: vf, exactly: {deviceClassName: rdma-ib-vf, count: 2}}]}}}
+"""
+BY_CLAIM = POD + "  resourceClaims: [{name: rails, resourceClaimName: two-rails}]\n"
+BY_TEMPLATE = POD + "  resourceClaims: [{name: rails, resourceClaimTemplateName: two-rails}]\n"
+
+
+@pytest.mark.parametrize("text", [BY_CLAIM + CLAIM, CLAIM + "---\n" + BY_CLAIM, BY_TEMPLATE + TEMPLATE])
+def test_explain_counts_the_vfs_of_claims_in_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    assert explain(written(tmp_path, text), Configuration())
+
+    printed = capsys.readouterr().out
+    assert "2 by ResourceClaims" in printed
+    assert "added 1 rdma/ib_vf" not in printed
+    assert "not counted" not in printed
+
+
+def test_explain_says_which_claim_is_not_in_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain(written(tmp_path, BY_TEMPLATE + CLAIM), Configuration())
+
+    assert (
+        "  claims:    not counted: ResourceClaimTemplate two-rails of namespace ml is not in the file; add it, such as the output of "
+        "kubectl get resourceclaimtemplate two-rails -n ml -o yaml"
+    ) in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "---\n{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: two-rails}}\n",
+        "---\n{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: two-rails}, spec: [devices]}\n",
+        CLAIM.replace("count: 2", "count: two"),
+        CLAIM.replace("[{name: vf", "[name, {name: vf"),
+    ],
+    ids=["no spec", "a list", "no number", "a text in place of a request"],
+)
+def test_malformed_claim_of_the_file_is_named(tmp_path: Path, claim: str) -> None:
+    with pytest.raises(Misconfigured, match="ResourceClaim two-rails is malformed"):
+        explain(written(tmp_path, BY_CLAIM + claim), Configuration())
+
+
 def test_explain_prints_the_priority_class_and_the_values_that_it_replaces(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
