@@ -1,8 +1,8 @@
 """The judgement of a soak, and its table. Pure: `tests/control_plane/soak` observes.
 
 A well-behaved job may not fail, lose what it was given, or wait longer than twice the longest time that a job of its kind waited alone, under
-the same faults, in the same soak. What Kubernetes paused
-after a fault of the node had failed a pod of the job, or its sandbox, is not its wait (`job_pauses`).
+the same faults, in the same soak. What Kubernetes paused after a fault of the node had failed a pod of the job, or its sandbox, is not its wait
+(`job_pauses`).
 """
 
 from collections import Counter
@@ -28,6 +28,7 @@ class JobLife(NamedTuple):
         waited: seconds until it had all that it asks for; None if it never had.
         harm: what it lost, and how it failed.
         pauses: when Kubernetes did nothing for it since the node had failed a pod of it, before it had all that it asks for.
+        story: what the API server said of it at the end of its wait, a line for each event; only of a job that waited long.
     """
 
     kind: str
@@ -36,6 +37,7 @@ class JobLife(NamedTuple):
     waited: float | None
     harm: tuple[str, ...] = ()
     pauses: tuple[Span, ...] = ()
+    story: tuple[str, ...] = ()
 
 
 class Part(NamedTuple):
@@ -105,7 +107,8 @@ def _late(soaked: Soaked) -> Iterator[str]:
         for life in soaked.lives:
             permitted = most + explained(life.pauses, soaked.node_faults)
             if life.kind == kind and life.beside and life.waited is not None and life.waited > permitted:
-                yield f"{kind} job {life.name} waited {life.waited:.1f} s; permitted are {permitted:.1f} s"
+                late = f"{kind} job {life.name} waited {life.waited:.1f} s; permitted are {permitted:.1f} s"
+                yield "\n    ".join((late, *life.story))
         for beside, when in ((False, "alone"), (True, "beside hostile tenants")):
             if not waits(soaked.lives, kind, beside=beside):
                 yield f"no {kind} job ended its wait {when}: the soak is too short, or all of them hang"

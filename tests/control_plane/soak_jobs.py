@@ -10,6 +10,7 @@ from typing import Any
 
 from railnet.jobs.railnet_labels import HOST_PORT, NET1
 from railnet.objects.network_status import ANNOTATION
+from railnet.objects.times import moment
 from railnet.vf.permitted_networks import ADDRESS_ANNOTATION, STICKY_ANNOTATION
 from simnode.chaos.job_pauses import Span
 from simnode.chaos.soak_judgement import JobLife
@@ -24,6 +25,7 @@ NAMESPACES = ("good-gang", "good-names", "good-sticky", "good-ports")
 NETWORK, STICKY_NETWORK = "default", "staying"
 _LOOK_SECONDS = 0.2
 _MOST_SECONDS = 240.0  # a job that has not what it asks for by then never has it
+_LONG_SECONDS = 10.0  # half of what is permitted at least (`simnode.chaos.soak_judgement`)
 _VFS = {"rdma/ib_vf": "1"}
 _CONTAINER: JsonObject = {"name": "main", "image": "train:1"}
 
@@ -76,9 +78,10 @@ class Tenant:
         self._create(name)
         first = self._wait(name)
         waited, pauses = time.monotonic() - began, self.pauses(name)
+        told = tuple(self._story(name, time.time() - waited)) if waited > _LONG_SECONDS else ()
         harm = tuple(dict.fromkeys(self._harm(name, first))) if first else tuple(self._state(name))
         self._remove(name)
-        return JobLife(self.kind, name, beside, waited if first else None, harm, pauses)
+        return JobLife(self.kind, name, beside, waited if first else None, harm, pauses, told)
 
     def _create(self, name: str) -> None:
         """Create the job, as often as it takes: an operator tries again, too."""
@@ -117,6 +120,29 @@ class Tenant:
             warnings = [event["message"] for event in events if event["involvedObject"].get("name") == own]
             yield f"{own}, deleted {pod['metadata'].get('deletionTimestamp')}: {pod['status']}; {warnings}"
         yield f"names {self.names()}"
+
+    def _story(self, name: str, began: float) -> Iterator[str]:
+        """Yield the events of a job and its pods, and since when each condition of a pod is as it is, in the order of time."""
+        pods = self.pods(name)
+        conditions = [
+            (
+                moment(condition["lastTransitionTime"]),
+                f"{pod['metadata']['name']}: {condition['type']} {condition['status']}",
+            )
+            for pod in pods
+            for condition in pod["status"].get("conditions") or ()
+        ]
+        own = {name, *(pod["metadata"]["name"] for pod in pods)}
+        events = [
+            (
+                moment(event.get("eventTime") or event.get("lastTimestamp")),
+                f"{event['involvedObject']['name']}: {event['reason']} ({event.get('count', 1)}): {event['message']:.200}",
+            )
+            for event in self._api.items(f"/api/v1/namespaces/{self.namespace}/events")
+            if event["involvedObject"].get("name") in own
+        ]
+        for at, what in sorted((at or 0.0, what) for at, what in (*conditions, *events)):
+            yield f"+{at - began:5.1f} s {what}"
 
     def _remove(self, name: str) -> None:
         self._api.delete(f"{self._path}/{name}?propagationPolicy=Background")

@@ -16,10 +16,14 @@ def test_jobs_that_wait_at_most_twice_as_long_as_alone_are_well() -> None:
     ("life", "words"),
     [
         (JobLife("gang", "c", beside=True, waited=30.5), "gang job c waited 30.5 s; permitted are 30.0 s"),
+        (
+            JobLife("gang", "c", beside=True, waited=30.5, story=("+ 2.0 s c-0: Pulled", "+29.0 s c-1: Scheduled")),
+            "gang job c waited 30.5 s; permitted are 30.0 s\n    + 2.0 s c-0: Pulled\n    +29.0 s c-1: Scheduled",
+        ),
         (JobLife("gang", "c", beside=True, waited=None), "gang job c never had what it asks for"),
         (JobLife("gang", "c", beside=True, waited=1.0, harm=("p lost its port",)), "gang job c: p lost its port"),
     ],
-    ids=["late", "never", "lost"],
+    ids=["late", "late, with its story", "never", "lost"],
 )
 def test_harm_of_a_job_is_found(life: JobLife, words: str) -> None:
     assert judged(Soaked(1, [*GOOD, life])) == [words]
