@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from railnet.dra.prepared_claim_files import recorded
 from railnet.kubelet.dra_driver import DRIVER
@@ -41,10 +42,20 @@ def offer_by_dra(node: ClusterNode) -> None:
 
 
 def offer_by_device_plugin(node: ClusterNode) -> None:
-    """Undo `offer_by_dra`."""
+    """Undo `offer_by_dra`, but for what only a cluster with DRA has: `forget_dra` removes that, once the slices are gone."""
     node.railnet.values = {}
     node.railnet.apply()
     node.railnet.roll_out()
+
+
+def forget_dra(node: ClusterNode) -> None:
+    """Remove what only a cluster with DRA has, as Helm does: while there is a DeviceClass of `rdma/ib_vf`, pods wait for claims."""
+    kept = {_key(one) for one in node.railnet.objects()}
+    node.kubectl.delete(*(one for one in node.railnet.objects(_VALUES) if _key(one) not in kept))
+
+
+def _key(found: dict[str, Any]) -> tuple[str, str]:
+    return found["kind"], found["metadata"]["name"]
 
 
 @contextlib.contextmanager
@@ -58,6 +69,7 @@ def offering_by_dra(node: ClusterNode) -> Iterator[None]:
     yield
     offer_by_device_plugin(node)
     wait_until(lambda: not slices(NODE), SECONDS, "the slices to go")
+    forget_dra(node)
     node.wait_for_vfs(ALL)
 
 

@@ -1,7 +1,7 @@
 """A node that offers its VFs by the device plugin changes to DRA under running pods, and back."""
 
 from tests.cluster.claims import slices, untainted
-from tests.cluster.dra_node import ALL, SECONDS, offer_by_device_plugin, offer_by_dra, vfs
+from tests.cluster.dra_node import ALL, SECONDS, forget_dra, offer_by_device_plugin, offer_by_dra, vfs
 from tests.cluster.ground import NODE
 from tests.cluster.node import ClusterNode
 from tests.cluster.process import wait_until
@@ -29,4 +29,5 @@ def test_node_changes_its_way_under_running_pods_and_back(node: ClusterNode) -> 
     node.wait_until_ready(again)
     assert set(node.addresses(again)) == {"eth0", "net1", "net2"}
     assert node.forget_pods() == []
+    forget_dra(node)
     node.wait_for_vfs(ALL)

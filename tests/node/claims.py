@@ -44,7 +44,7 @@ def left_over(node: Node) -> list[str]:
     node.wait_for_answered_deletes()
     node.hca.settle()
     missing = [name for name in ("ibs5v0", "ibs5v1") if name not in node_links()]
-    files = [*(RUN / "journal").iterdir(), *(RUN / "claims").iterdir(), *(CDI.iterdir() if CDI.exists() else ())]
+    files = [*(RUN / "journal").iterdir(), *(RUN / "claims").glob("*"), *CDI.glob("*")]
     files += METADATA.glob("*")
     return [*missing, *map(str, files)]
 
