@@ -21,8 +21,8 @@ from simnode.kubernetes.runtime import Runtime, Sandbox
 from simnode.linux.namespaces import MARK
 
 RESOURCE = "vm/vf"
-PFS = ("0000:01:00.0", "0000:02:00.0")
-VFS = 3  # of each PF
+PFS = tuple(f"0000:{bus + 1:02x}:00.0" for bus in range(int(os.environ.get("RAILNET_VM_CARDS", "2"))))
+VFS = int(os.environ.get("RAILNET_VM_VFS", "3"))  # of each PF; a card has seven at most
 DEVICES = Path("/sys/bus/pci/devices")
 JOURNAL = Path("/run/railnet/journal")
 _CONFIGURATION = {
