@@ -23,8 +23,8 @@ def test_rails_of_a_pod_are_on_different_cards(node: ClusterNode) -> None:
     name = node.run("wide", 2)
 
     (record,) = node.records(name)
-    buses = {one["vf"].split(":")[1] for one in record["attachments"]}
-    assert buses == {"03", "0c"}
+    cards = {one["vf"].rpartition(".")[0] for one in record["attachments"]}
+    assert len(cards) == 2
 
 
 def test_container_has_the_device_of_its_vf_and_no_other(node: ClusterNode) -> None:
