@@ -85,7 +85,8 @@ class Cluster:
 
     def of(self, resource: str) -> list[JsonObject]:
         """Return all objects of a resource, sorted by name."""
-        found = [copy.deepcopy(one) for path, one in self.objects.items() if path.split("/")[-2] == resource]
+        with self._changed:
+            found = [copy.deepcopy(one) for path, one in self.objects.items() if path.split("/")[-2] == resource]
         return sorted(found, key=lambda one: str(one["metadata"]["name"]))
 
     # The transport.
