@@ -17,6 +17,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="scripts/demo",
         description="Run pods on two simulated nodes, ping over every network, and show what is left over.",
+        epilog="scripts/demo --kubernetes --help is about a Kubernetes cluster of two nodes.",
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     # The part that runs in the namespaces of the simulated nodes.

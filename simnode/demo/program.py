@@ -12,24 +12,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from railnet.errors import Misconfigured
-from simnode.demo import scenario
+from simnode.demo import machine, scenario
 from simnode.demo.scenario import Findings
 from simnode.demo.table import rendered
-from simnode.judge.machine_snapshot import Snapshot, difference
 from simnode.linux import libc
-from simnode.waiting import until_empty
 
 _PLUGINS = "RAILNET_CNI_PLUGINS"
-_MACHINE_FOLDERS = (
-    "/run",
-    "/var/lib/cni",
-    "/var/lib/railnet",
-    "/etc/cni",
-    "/etc/railnet",
-    "/opt/cni",
-    "/dev/infiniband",
-)
-_SECONDS, _LOOK_SECONDS = 10.0, 0.5
 
 
 def run(*, as_json: bool) -> int:
@@ -44,7 +32,7 @@ def run(*, as_json: bool) -> int:
             "with flannel, bridge, host-local and portmap"
         )
     libc.adopt_orphans()  # all processes of the demo stay below this process, so that other programs do not count
-    before = _look()
+    before = machine.look()
     nodes = subprocess.run(
         [sys.executable, "-m", "simnode", "exec", "--", sys.executable, "-m", "simnode.demo", "--inside"],
         stdout=subprocess.PIPE,
@@ -53,7 +41,7 @@ def run(*, as_json: bool) -> int:
     if nodes.returncode:
         return nodes.returncode
     findings = Findings(**json.loads(nodes.stdout))
-    findings.left_over_items += [f"machine: {item}" for item in _left_over(before)]
+    findings.left_over_items += [f"machine: {item}" for item in machine.left_over(before)]
     findings.left_over = len(findings.left_over_items)
     print(json.dumps(asdict(findings), indent=2) if as_json else "\n".join(rendered(findings)))
     return 0 if findings.held else 1
@@ -63,12 +51,3 @@ def run_inside() -> int:
     """Run the scenario in this process, which must be inside `simnode exec`, and print its findings as JSON."""
     json.dump(asdict(scenario.play(Path(os.environ[_PLUGINS]))), sys.stdout)
     return 0
-
-
-def _left_over(before: Snapshot) -> list[str]:
-    """Return what is new on the machine and stays for some seconds; other programs may make files and links, too."""
-    return until_empty(lambda: difference(before, _look()), _SECONDS, _LOOK_SECONDS)
-
-
-def _look() -> Snapshot:
-    return scenario.snapshot(_MACHINE_FOLDERS, "--below", str(os.getpid()))

@@ -47,19 +47,23 @@ def take(roots: list[Path], below: int | None = None) -> Snapshot:
 
 def difference(before: Snapshot, after: Snapshot) -> list[str]:
     """Return a text for each object that is only in `after`, and for each mount and file that is only in `before`."""
-    left = [
-        f"{kind} {name} ({what}) is left over"
-        for kind, things in sorted(after.items())
-        for name, what in sorted(things.items())
-        if name not in before.get(kind, {})
-    ]
     missing = [
         f"{kind} {name} ({what}) is missing"
         for kind, things in sorted(before.items())
         for name, what in sorted(things.items())
         if kind not in _MAY_END and name not in after.get(kind, {})
     ]
-    return left + missing
+    return added(before, after) + missing
+
+
+def added(before: Snapshot, after: Snapshot) -> list[str]:
+    """Return a text for each object that is only in `after`."""
+    return [
+        f"{kind} {name} ({what}) is left over"
+        for kind, things in sorted(after.items())
+        for name, what in sorted(things.items())
+        if name not in before.get(kind, {})
+    ]
 
 
 def _process_ids(below: int | None) -> list[str]:

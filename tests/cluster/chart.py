@@ -2,6 +2,7 @@
 
 import functools
 import json
+import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +26,29 @@ CONTROLLERS = {"controllers": ENABLED}
 GANGS = {**WEBHOOK, **CONTROLLERS, "gangs": ENABLED}
 
 _SECONDS = 60
+
+
+def copy_for_simulated_cards(folder: Path, sysfs: Path) -> None:
+    """Copy the chart to a new folder, with templates whose daemon sees the tree that stands for a node's cards, and whose pods end soon."""
+    shutil.copytree(CHART, folder)
+    mount, volumes = "        - {name: sys, mountPath: /sys}\n", "      volumes:\n"
+    node = {
+        "terminationGracePeriodSeconds: 100": "terminationGracePeriodSeconds: 10",
+        mount: f"{mount}        - {{name: simulated-sys, mountPath: {sysfs}}}\n",
+        volumes: f"{volumes}      - {{name: simulated-sys, hostPath: {{path: {sysfs}, type: Directory}}}}\n",
+    }
+    replica = {"terminationGracePeriodSeconds: 30": "terminationGracePeriodSeconds: 1"}
+    _replace(folder / "templates/node/daemonset.yaml", node)
+    _replace(folder / "templates/webhook/deployment.yaml", replica)
+    _replace(folder / "templates/controllers/deployment.yaml", replica)
+
+
+def _replace(path: Path, texts: Mapping[str, str]) -> None:
+    text = path.read_text()
+    for old, new in texts.items():
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    path.write_text(text)
 
 
 def options(*values: Values) -> list[str]:

@@ -6,7 +6,6 @@ The tests of this module are steps of one story: each goes on where the one befo
 import contextlib
 import json
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ import pytest
 import yaml
 
 from railnet import VERSION
-from tests.cluster.chart import CHART, EXAMPLES, Values, render
+from tests.cluster.chart import EXAMPLES, Values, copy_for_simulated_cards, render
 from tests.cluster.control_plane import ADMIN
 from tests.cluster.ground import NODE
 from tests.cluster.helm import Helm
@@ -74,31 +73,6 @@ def test_examples_are_those_of_the_steps() -> None:
     assert [path.stem for path in EXAMPLES] == list(STEPS)
 
 
-def chart(folder: Path) -> Path:
-    """Copy the chart into a folder, with templates whose pods see the simulated cards, and end soon."""
-    copy = folder / "railnet"
-    shutil.copytree(CHART, copy)
-    mount, volumes = "        - {name: sys, mountPath: /sys}\n", "      volumes:\n"
-    node = {
-        "terminationGracePeriodSeconds: 100": "terminationGracePeriodSeconds: 10",
-        mount: f"{mount}        - {{name: simulated-sys, mountPath: {SYSFS}}}\n",
-        volumes: f"{volumes}      - {{name: simulated-sys, hostPath: {{path: {SYSFS}, type: Directory}}}}\n",
-    }
-    replica = {"terminationGracePeriodSeconds: 30": "terminationGracePeriodSeconds: 1"}
-    replace(copy / "templates/node/daemonset.yaml", node)
-    replace(copy / "templates/webhook/deployment.yaml", replica)
-    replace(copy / "templates/controllers/deployment.yaml", replica)
-    return copy
-
-
-def replace(path: Path, texts: dict[str, str]) -> None:
-    text = path.read_text()
-    for old, new in texts.items():
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    path.write_text(text)
-
-
 def definition(kind: str) -> dict[str, Any]:
     """Define a kind of the Prometheus operator; any object is one."""
     group, plural = "monitoring.coreos.com", f"{kind.lower()}s"
@@ -147,7 +121,9 @@ def cluster(shared_node: ClusterNode) -> Iterator[ClusterNode]:
 
 @pytest.fixture(scope="module")
 def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
-    return Helm(ADMIN, chart(tmp_path_factory.mktemp("chart")))
+    chart = tmp_path_factory.mktemp("chart") / "railnet"
+    copy_for_simulated_cards(chart, SYSFS)
+    return Helm(ADMIN, chart)
 
 
 def kustomized(cluster: ClusterNode) -> list[dict[str, Any]]:
