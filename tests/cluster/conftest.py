@@ -14,6 +14,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--nodes", type=int, default=2, help="how many nodes the cluster has")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have the tests of the demo run first: they start a cluster of their own, and a machine may lack the memory for two."""
+    items.sort(key=lambda item: item.path.name != "test_demo.py")
+
+
 @pytest.fixture(scope="session")
 def shared_node(request: pytest.FixtureRequest) -> Iterator[ClusterNode]:
     with ClusterNode(request.config.getoption("nodes")) as node:

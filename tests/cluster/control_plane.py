@@ -1,6 +1,7 @@
 """The real etcd, API server, controller manager and scheduler; users are known by token, certificates are the API server's own."""
 
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -60,10 +61,12 @@ class ControlPlane:
 
 def _write_users() -> None:
     RUN.mkdir(exist_ok=True)
-    lines = [f'of-{user},{user},{user},"{group}"' for user, group in _USERS.values()]
+    # Other users of the machine can reach the API server of the demo, so they must not guess a token.
+    tokens = {path: secrets.token_hex() for path in _USERS}
+    lines = [f'{tokens[path]},{user},{user},"{group}"' for path, (user, group) in _USERS.items()]
     _TOKENS.write_text("\n".join(lines) + "\n")
-    for path, (user, _) in _USERS.items():
-        path.write_text(json.dumps(_kubeconfig(f"of-{user}")))
+    for path, token in tokens.items():
+        path.write_text(json.dumps(_kubeconfig(token)))
 
 
 def _kubeconfig(token: str) -> dict[str, object]:

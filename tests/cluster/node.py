@@ -72,15 +72,17 @@ class ClusterNode:
         others: the nodes beside the first, by name.
     """
 
-    def __init__(self, nodes: int = 2, cards: int = len(PFS), vfs: int = VFS) -> None:
-        """Describe a cluster of so many nodes, with so many cards each, and so many VFs on each card.
+    def __init__(
+        self, nodes: int = 2, cards: int = len(PFS), vfs: int = VFS, tell: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """Describe a cluster of so many nodes, with so many cards each, and so many VFs on each card; `tell` gets what is done next.
 
         Raises:
             ValueError: there are not so many names of nodes.
         """
         if not 1 <= nodes <= len(NODES):
             raise ValueError(f"a cluster has 1 to {len(NODES)} nodes, not {nodes}")
-        self._cards, self._vfs = cards, vfs
+        self._cards, self._vfs, self._tell = cards, vfs, tell
         self.control_plane = ControlPlane()
         self.kubectl = self.control_plane.kubectl
         self._worker = Worker(NODE, ground.UPLINK, cards)
@@ -103,6 +105,7 @@ class ClusterNode:
         return self._worker.fabrics
 
     def __enter__(self) -> Self:
+        self._tell("starting etcd, API server, controller manager, scheduler")
         ground.make_uplink()
         with contextlib.ExitStack() as made:
             made.callback(self._worker.close)
@@ -119,6 +122,7 @@ class ClusterNode:
                 images = [*addons.write_images(Path(folder)), Path(os.environ["RAILNET_IMAGE"])]
                 self._worker.start_runtime(images)
                 self.control_plane.wait()
+                self._tell("starting nodes: containerd, kubelet, kube-proxy, flanneld")
                 for name in self._other_names:
                     self.others[name] = self._start_other(name, made)
                 for other in self.others.values():
@@ -133,6 +137,7 @@ class ClusterNode:
             self._worker.wait()
             for other in self.others.values():
                 other.call(Worker.wait)
+            self._tell("waiting for CoreDNS")
             self.dns.wait()
             self._made = made.pop_all()
         return self
