@@ -43,6 +43,7 @@ from railnet.daemon.metrics import Gauges, Metrics
 from railnet.daemon.network_status_and_events import publishing
 from railnet.daemon.node_object import NodeObject
 from railnet.daemon.periodic_resync import releasing_ipam, resyncing
+from railnet.daemon.pf_ports_for_status import PfPortReads
 from railnet.daemon.port_watch import watching_ports
 from railnet.daemon.primary_gc_schedule import sweeping
 from railnet.daemon.rail_counters import RailCounters
@@ -60,7 +61,7 @@ from railnet.kernel.netlink import rdma_netns_mode
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.threads.file_reads import read_in_time
 from railnet.kubelet.checkpoint_file import CheckpointReads
-from railnet.status.daemon_answer import encode, report, with_lost, with_roce, with_topology
+from railnet.status.daemon_answer import encode, report, with_functions, with_lost, with_roce, with_topology
 from railnet.vf.inventory import Inventory
 from railnet.vf.record import Record
 from railnet.vf.vf_table import VfTable
@@ -261,7 +262,17 @@ async def _serve(  # noqa: PLR0913 - composed once
         _answer_to_query,
         node,
         gauges,
-        _ReportParts(slots, health, node_object, RoceStatus(node.table, node.sysfs), presence, losses, slices, memlock),
+        _ReportParts(
+            slots,
+            health,
+            node_object,
+            RoceStatus(node.table, node.sysfs),
+            PfPortReads(node.table, node.sysfs),
+            presence,
+            losses,
+            slices,
+            memlock,
+        ),
     )
     server = Server(
         RequestHandler(parts, DeviceMetadata(root, node.claims, slices.devices).before(observe), metrics, folders.note),
@@ -381,6 +392,7 @@ class _ReportParts(NamedTuple):
     health: Health
     node_object: NodeObject
     roce: RoceStatus
+    pf_ports: PfPortReads
     presence: Presence
     losses: LostRailsWatch
     slices: NodeSlices
@@ -404,7 +416,9 @@ async def _answer_to_query(node: NodeParts, gauges: Gauges, parts: _ReportParts)
         "slices": parts.slices.trouble,
         "memlock": parts.memlock.trouble,
     }
-    return encode(with_roce(told, node.table.inventory, await parts.roce.facts()))
+    roce, ports = await asyncio.gather(parts.roce.facts(), parts.pf_ports.ports())
+    inventory_now = node.table.inventory
+    return encode(with_functions(with_roce(told, inventory_now, roce), inventory_now, ports))
 
 
 def _reasons(

@@ -6,12 +6,14 @@ from typing import Any
 
 from deviceplugin.devices import OfferedVf
 from railnet import VERSION
+from railnet.fabric.pf_port import PfPort
 from railnet.fabric.roce import rdma_mtu, routable
 from railnet.fabric.topology_labels import RailPlace
 from railnet.kernel.roce_facts import RoceFacts
-from railnet.vf.inventory import Inventory, PhysicalFunction, Rail
+from railnet.vf.inventory import Inventory, PhysicalFunction, Rail, VirtualFunction
 from railnet.vf.lost_rails import LostRails
 from railnet.vf.pci_address import PciAddress
+from railnet.vf.pf_selector import digits, link_type
 from railnet.vf.record import Record
 
 
@@ -93,6 +95,44 @@ def _roce(number: int | None, rail: Rail, roce: RoceFacts) -> dict[str, Any]:
         "losslessPriorities": None if flow is None else list(flow.priorities),
         "priorityBy": None if flow is None else "DSCP" if flow.by_dscp else "PCP",
         "trafficClass": roce.ports[rail.address].traffic_class,
+    }
+
+
+def with_functions(told: dict[str, Any], inventory: Inventory, ports: Mapping[PciAddress, PfPort]) -> dict[str, Any]:
+    """Return the same with every PF and every VF without a PF, also those that are no rail: what `railnet plan` makes a proposal of.
+
+    Args:
+        told: the report.
+        inventory: the node's functions.
+        ports: what is known of PFs' ports; a PF that is left out did not answer.
+    """
+    rails = {rail.address: number for number, rail in inventory.all_rails()}
+    pfs = [_function(pf, rails.get(pf.address)) | _pf(pf, ports.get(pf.address, PfPort())) for pf in inventory.pfs]
+    lone_vfs = [_function(vf, rails.get(vf.address)) for vf in inventory.lone_vfs]
+    return told | {"pfs": pfs, "loneVfs": lone_vfs}
+
+
+def _function(function: PhysicalFunction | VirtualFunction, rail: int | None) -> dict[str, Any]:
+    return {
+        "address": str(function.address),
+        "rail": rail,
+        "model": f"{digits(function.vendor)}:{digits(function.device)}",
+        "linkType": link_type(function.link_layer),
+        "numaNode": function.numa_node,
+        "driver": function.driver,
+        "fault": function.fault,
+    }
+
+
+def _pf(pf: PhysicalFunction, port: PfPort) -> dict[str, Any]:
+    return {
+        "totalvfs": pf.totalvfs,
+        "numvfs": pf.numvfs,
+        "netdev": None if pf.netdev is None else pf.netdev.name,
+        "rdma": None if pf.rdma is None else pf.rdma.name,
+        "port": _port(pf),
+        "rate": port.rate,
+        "pkeys": None if port.pkeys is None else [f"0x{pkey:04x}" for pkey in port.pkeys],
     }
 
 

@@ -8,10 +8,11 @@ import pytest
 
 from deviceplugin.devices import OfferedVf
 from railnet import VERSION
+from railnet.fabric.pf_port import PfPort
 from railnet.fabric.roce import FlowControl, Gid, RocePort
 from railnet.fabric.topology_labels import Leaf, RailPlace
 from railnet.kernel.roce_facts import RoceFacts
-from railnet.status.daemon_answer import encode, report, with_lost, with_roce, with_topology
+from railnet.status.daemon_answer import encode, report, with_functions, with_lost, with_roce, with_topology
 from railnet.vf.guid import Guid
 from railnet.vf.inventory import Inventory
 from railnet.vf.lost_rails import RecordedRail
@@ -140,6 +141,46 @@ def test_rails_have_their_leaf_switches_if_the_daemon_asks_for_them() -> None:
     assert first["address"] == told["rails"][0]["address"]
     assert with_topology(told, {}, None) == told | {"topology": None}
     assert json.loads(encode(with_topology(told, places, "HTTP 403")))["topology"] == "HTTP 403"
+
+
+def test_report_has_each_function_with_what_a_plan_needs_also_one_that_is_no_rail() -> None:
+    infiniband, other = NODE.pfs
+    ethernet = a_pf(address="0000:99:00.0", rdma=None, class_code=0x020000, totalvfs=0, driver=None, numa_node=-1)
+    alone = a_vf("0000:04:00.1", pf=None)
+    node = Inventory((infiniband, other, ethernet), (alone,), rail_link_layers=frozenset({"InfiniBand"}))
+    ports = {infiniband.address: PfPort("400", (0xFFFF, 0x8001))}
+
+    told = json.loads(encode(with_functions(report(node, {}, [], 0, []), node, ports)))
+
+    assert told["pfs"] == [
+        {
+            "address": "0000:03:00.0",
+            "rail": 0,
+            "model": "15b3:1021",
+            "linkType": "infiniband",
+            "numaNode": 0,
+            "driver": "mlx5_core",
+            "fault": None,
+            "totalvfs": 16,
+            "numvfs": 2,
+            "netdev": "ibs5",
+            "rdma": "mlx5_0",
+            "port": "4: ACTIVE",
+            "rate": "400",
+            "pkeys": ["0xffff", "0x8001"],
+        },
+        told["pfs"][0] | {"address": "0000:83:00.0", "rail": 2, "rate": None, "pkeys": None},  # its port did not answer
+        told["pfs"][0]
+        | {"address": "0000:99:00.0", "rail": None, "linkType": "ether", "numaNode": -1, "driver": None}
+        | {"totalvfs": 0, "numvfs": 0, "rdma": None, "port": None, "rate": None, "pkeys": None},
+    ]
+    (lone,) = told["loneVfs"]
+    assert (lone["address"], lone["rail"], lone["model"], lone["linkType"]) == (
+        "0000:04:00.1",
+        1,
+        "15b3:101e",
+        "infiniband",
+    )
 
 
 def a_gid(index: int, address: str) -> Gid:
