@@ -20,6 +20,7 @@ from railnet.config_check import arguments as config_check
 from railnet.configuration_path import DEFAULT_PATH
 from railnet.daemon_process import DaemonOptions
 from railnet.doctor import arguments as doctor
+from railnet.plan import arguments as plan
 from railnet.train import arguments as train
 from railnet.validate import arguments as validate
 
@@ -123,6 +124,9 @@ def _parser(name: str = RAILNET) -> argparse.ArgumentParser:
         DEFAULT_PATH,
     )
     config_check.add(add_command(commands, "config", "look at the file that configures the nodes: check"))
+    plan.add(
+        add_command(commands, "plan", "propose the chart's values from what the nodes report, or say how they differ")
+    )
     train.add(
         add_command(
             commands, "train", "run a training job, and see what uses the cluster: init, up, down, ls, logs, top"
@@ -401,6 +405,7 @@ _RUN = {
     "doctor": _doctor,
     "bundle": bundle.run,
     "config": config_check.run,
+    "plan": plan.run,
     "train": train.run,
     "validate": validate.run,
     "version": _version,

@@ -8,6 +8,7 @@ from tests.fuzz import (
     controller_parsers,
     kernel_parsers,
     node_parsers,
+    plan_parsers,
     socket_parsers,
     train_parsers,
 )
@@ -22,6 +23,7 @@ PARSERS: dict[str, Parser] = {
         socket_parsers,
         kernel_parsers,
         node_parsers,
+        plan_parsers,
         controller_parsers,
         train_parsers,
     )

@@ -27,6 +27,7 @@ HEEDED = {
     "railnet validate": CLUSTER | PRINTS | {"--namespace"},
     "railnet bundle": CLUSTER,
     "railnet config check": PRINTS,
+    "railnet plan": CLUSTER | PRINTS,
     "railnet train up": CLUSTER | {"--output"},
     "railnet train down": CLUSTER | {"--namespace"},
     "railnet train ls": LISTS,

@@ -52,6 +52,7 @@ def test_script_completes_the_program_and_the_plugin_of_kubectl(shell: str) -> N
         ("railnet config ", {"check"}),
         ("railnet bundle --", {"--node", "--all", "--selector", "--kubeconfig"}),
         ("railnet doctor --b", {"--bundle"}),
+        ("railnet plan --", {"--diff", "--vfs", "--bundle", "--kubeconfig"}),
         ("railnet config check --on", {"--on-node"}),
         ("railnet node --be", set()),
     ],
