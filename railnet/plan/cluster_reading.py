@@ -44,11 +44,16 @@ class WantedNodes(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What was read."""
+    """What was read.
+
+    Attributes:
+        assumed: what is assumed of nodes that were not asked for; one sentence each.
+    """
 
     nodes: tuple[SeenNode, ...]
     unseen: tuple[UnseenNode, ...]
     running: RunningConfiguration
+    assumed: tuple[str, ...] = ()
 
 
 def read(
@@ -87,6 +92,15 @@ def read(
         tuple(answer for answer in answers if isinstance(answer, SeenNode)),
         tuple(answer for answer in answers if isinstance(answer, UnseenNode)),
         _running(api),
+        _of_selector(wanted.selector),
+    )
+
+
+def _of_selector(selector: str) -> tuple[str, ...]:
+    if not selector:
+        return ()
+    return (
+        f"only the nodes with {selector:.200} were asked: the others have the same ipam.rails, and should not have the labels of these groups",
     )
 
 

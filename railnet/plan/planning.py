@@ -32,6 +32,6 @@ def plan(reading: Reading, vfs: int | None = None) -> Proposal:
     )
     return replace(
         proposal,
-        assumed=(*reading.running.unread, *found_kinds.assumed, *cardless, *proposal.assumed),
+        assumed=(*reading.assumed, *reading.running.unread, *found_kinds.assumed, *cardless, *proposal.assumed),
         wrong=(*old, *found_kinds.wrong, *proposal.wrong),
     )

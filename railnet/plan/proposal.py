@@ -158,7 +158,10 @@ def _group(
     layout, configuration = _own_part(part, vfs, remarks)
     label = _label(kind.nodes, strangers)
     is_name = label is not None and label[0] == GROUP_LABEL and _NAME.fullmatch(label[1]) is not None
-    name = _unused(label[1] if label is not None and is_name else _named(kind), taken)
+    # A new name is no value of the label of a node outside: a node without a card would be in the group.
+    of_strangers = {node.labels.get(GROUP_LABEL) for node in strangers}
+    name = label[1] if label is not None and is_name else _unused(_named(kind), taken | of_strangers)
+    taken.add(name)
     if label is None:
         label = (GROUP_LABEL, name)
     unlabelled = tuple(node.name for node in kind.nodes if node.labels.get(label[0]) != label[1])
@@ -237,12 +240,11 @@ def _named(kind: NodeKind) -> str:
     return f"{kind.size}x{rate}".replace(".", "-")
 
 
-def _unused(name: str, taken: set[str]) -> str:
+def _unused(name: str, taken: Collection[str | None]) -> str:
     chosen, number = name, 1
     while chosen in taken:
         number += 1
         chosen = f"{name}-{number}"
-    taken.add(chosen)
     return chosen
 
 

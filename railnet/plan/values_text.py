@@ -16,9 +16,10 @@ from railnet.plan.node_kinds import names
 from railnet.plan.proposal import Proposal, ProposedGroup
 
 _WIDTH = 118
+_MOST_SENTENCES = 100  # of each list: more of them hide the first ones
 _GROUP_LINE = re.compile(r'  - name: "?([a-z0-9-]+)"?')
 _COLUMNS = (
-    *map(Column, ("NODE", "GROUP")),
+    *map(Column, ("NODES", "GROUP")),
     *(Column(head, number=True) for head in ("GPUS", "RAILS", "OTHER")),
     *map(Column, ("MODEL", "GBIT/S", "NUMA", "VFS", "LEAF")),
 )
@@ -103,25 +104,30 @@ def _node(node: SeenNode, group: str | None, proposal: Proposal) -> dict[str, An
 
 
 def _rows(proposal: Proposal, nodes: Collection[SeenNode]) -> Iterator[tuple[str, ...]]:
+    """Yield a row for all nodes with the same facts."""
     group_of = {node.name: group for group in proposal.groups for node in group.kind.nodes}
+    by_facts: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for node in sorted(nodes, key=lambda each: each.name):
-        group = group_of.get(node.name)
-        rails = () if group is None else group.kind.rails[node.name]
-        cards = [card for card in node.cards if card.address in rails]
-        numa = sorted({card.numa_node for card in cards if card.numa_node is not None})
-        leaves = sorted({card.leaf for card in cards if card.leaf})
-        yield (
-            node.name,
-            "-" if group is None else group.name or "all",
-            "-" if node.gpus is None else str(node.gpus),
-            str(len(cards)),
-            str(len(node.cards) - len(cards)),
-            _of_all(card.model for card in cards),
-            _of_all(card.rate or "" for card in cards),
-            ",".join(map(str, numa)) or "-",
-            _of_all(str(card.numvfs) for card in cards),
-            _shortened(leaves),
-        )
+        by_facts[_facts(node, group_of.get(node.name))].append(node.name)
+    yield from ((names(which), *facts) for facts, which in by_facts.items())
+
+
+def _facts(node: SeenNode, group: ProposedGroup | None) -> tuple[str, ...]:
+    rails = () if group is None else group.kind.rails[node.name]
+    cards = [card for card in node.cards if card.address in rails]
+    numa = sorted({card.numa_node for card in cards if card.numa_node is not None})
+    leaves = sorted({card.leaf for card in cards if card.leaf})
+    return (
+        "-" if group is None else group.name or "all",
+        "-" if node.gpus is None else str(node.gpus),
+        str(len(cards)),
+        str(len(node.cards) - len(cards)),
+        _of_all(card.model for card in cards),
+        _of_all(card.rate or "" for card in cards),
+        ",".join(map(str, numa)) or "-",
+        _of_all(str(card.numvfs) for card in cards),
+        _shortened(leaves),
+    )
 
 
 def _of_all(texts: Iterable[str]) -> str:
@@ -136,8 +142,10 @@ def _listed(title: str, sentences: Collection[str]) -> Iterator[str]:
     if sentences:
         yield "#"
         yield f"# {title}"
-        for sentence in sentences:
+        for sentence in list(sentences)[:_MOST_SENTENCES]:
             yield from _comment(f"- {sentence}", indent="  ")
+        if len(sentences) > _MOST_SENTENCES:
+            yield from _comment(f"- and {len(sentences) - _MOST_SENTENCES} more: -o json has all", indent="  ")
 
 
 def _comment(text: str, indent: str = "") -> Iterator[str]:

@@ -140,9 +140,11 @@ def test_configurations_that_may_not_be_read_are_said_and_the_proposal_is_made()
 
 def test_nodes_of_a_selector_are_asked_alone() -> None:
     cluster = Cluster()
-    cluster.reading(selector="card=true")
+    reading = cluster.reading(selector="card=true")
 
     assert any("nodes?labelSelector=card" in path for path in cluster.paths)
+    assert reading.assumed[0].startswith("only the nodes with card=true were asked")
+    assert cluster.reading().assumed == ()
 
 
 def test_group_of_a_pod_says_which_configuration_runs() -> None:

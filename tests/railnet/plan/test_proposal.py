@@ -316,6 +316,15 @@ def test_label_with_another_value_is_overwritten_by_the_command() -> None:
     assert [command.rpartition(" ")[2] for command in proposal.commands] == ["--overwrite"] * 2
 
 
+def test_group_does_not_get_the_label_of_a_node_outside() -> None:
+    label = {"railnet.io__node-group": "8x400g"}
+    proposal = planned(seen("gpu", eight(), 8, **label), seen("old", four(), 4), seen("cpu", report(), 0, **label))
+
+    assert [group.label for group in proposal.groups if group.kind.nodes[0].name == "gpu"] == [
+        ("railnet.io/node-group", "8x400g-2")
+    ]
+
+
 def test_many_nodes_are_labelled_by_several_commands() -> None:
     proposal = planned(*(seen(f"gpu-{n:02}", eight()) for n in range(45)), seen("old", four(), 4))
 

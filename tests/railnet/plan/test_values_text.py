@@ -49,7 +49,7 @@ def test_comments_say_what_was_seen_assumed_and_not_seen() -> None:
     text = text_of(planned(*TWO_KINDS, unseen=unseen), TWO_KINDS, unseen)
 
     for words in (
-        "#   gpu-0  8x400g     8      8      2  15b3:1021  400     0,1   0    -\n",
+        "#   gpu-0, gpu-1  8x400g     8      8      2  15b3:1021  400     0,1   0    -\n",
         "#   - cpu-0, cpu-1, cpu-2, cpu-3 and 2 more: Railnet has no pod on this node\n",
         "# What was assumed:\n",
         "#   kubectl label node gpu-0 gpu-1 railnet.io/node-group=8x400g\n",
@@ -57,6 +57,16 @@ def test_comments_say_what_was_seen_assumed_and_not_seen() -> None:
     ):
         assert words in text
     assert max(map(len, text.splitlines())) <= 130
+
+
+def test_list_of_very_many_sentences_is_cut_and_says_so() -> None:
+    told = four()
+    told["pfs"][0] |= {"driver": None}
+    nodes = tuple(seen(f"gpu-{number:03}", told) for number in range(130))
+    text = text_of(planned(*nodes), nodes)
+
+    assert text.count("no driver is bound to it") == 100
+    assert "#   - and 30 more: -o json has all\n" in text
 
 
 def test_text_of_a_node_stays_in_its_comment_and_cannot_paint_the_terminal() -> None:
