@@ -5,11 +5,12 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from railnet.vf import rail_memory
 from railnet.vf.guid import Guid
 from railnet.vf.pci_address import PciAddress
 from simnode.hardware.fabric import Fabric, Uplink
 from simnode.hardware.hca import Hca
-from simnode.hardware.pf_properties import SimulatedPf
+from simnode.hardware.pf_properties import Model, SimulatedPf
 from tests.cluster import busybox, ground, images
 from tests.cluster.control_plane import ADMIN
 from tests.cluster.kube_proxy import KubeProxy
@@ -41,6 +42,12 @@ def pfs_of(node: str, cards: int = 2) -> tuple[SimulatedPf, ...]:
         )
         for card in range(cards)
     )
+
+
+def storage_of(node: str) -> SimulatedPf:
+    """Return the PF of a card of another model, as a node's storage may have; no node has it unless a test plugs it in."""
+    guid = Guid(0xB8599F0300FA0000 + (ground.NODES.index(node) << 16))
+    return SimulatedPf(PciAddress(0, 0xC3, 0, 0), guid, "ibs9", totalvfs=_MOST_VFS, model=Model(0x101B, "MT4123"))
 
 
 class Worker:
@@ -117,6 +124,15 @@ class Worker:
         """Return the names of VF netdevs that a node with so many VFs of each PF should have and has not."""
         links = {path.name for path in Path("/sys/class/net").iterdir()}
         return sorted({f"{pf.netdev}v{index}" for pf in self.pfs for index in range(vfs)} - links)
+
+    def plug_in_storage(self) -> None:
+        """Add a card of another model, on a fabric of its own."""
+        self.hca.plug_in(storage_of(self.node), self._made.enter_context(Fabric()))
+
+    def pull_out_storage(self) -> None:
+        """Remove that card, and have the node forget its rails; no daemon may run."""
+        self.hca.pull_out(storage_of(self.node).address)
+        Path(rail_memory.FILE).unlink(missing_ok=True)
 
     def runtime_log(self) -> str:
         """Return what containerd has said so far."""
