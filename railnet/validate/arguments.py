@@ -45,7 +45,12 @@ def add(validate: argparse.ArgumentParser) -> None:
     validate.add_argument(
         "--seed", type=int, default=0, help="another seed tests other pairs of a rail with more than 16 nodes (0)"
     )
-    validate.add_argument("--least-gbits", type=_limit, metavar="GBITS", help="a pair with less bandwidth is a finding")
+    validate.add_argument(
+        "--least-gbits",
+        type=_limit,
+        metavar="GBITS",
+        help="a pair with less bandwidth is a finding (less than half of its rail's median)",
+    )
     validate.add_argument(
         "--most-microseconds", type=_limit, metavar="US", help="a pair with a longer round trip is a finding"
     )
@@ -53,7 +58,7 @@ def add(validate: argparse.ArgumentParser) -> None:
         "--least-rdma-gbits",
         type=_limit,
         metavar="GBITS",
-        help="a pair with less bandwidth by ib_write_bw is a finding",
+        help="a pair with less bandwidth by ib_write_bw is a finding (less than half of its rail's median, or of the ports' rate)",
     )
     validate.add_argument(
         "--most-rdma-microseconds",
@@ -124,7 +129,8 @@ def _run(arguments: argparse.Namespace) -> ExitStatus:
     output.show(as_json(report), rendered(report, wide=output.wide), WORDS)
     if report.findings:
         return ExitStatus.FAILED
-    return ExitStatus.UNKNOWN if report.untested or not report.measured else ExitStatus.OK
+    unknown = report.untested or report.unjudged or not report.measured
+    return ExitStatus.UNKNOWN if unknown else ExitStatus.OK
 
 
 def _positive(text: str) -> int:

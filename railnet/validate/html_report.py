@@ -1,10 +1,10 @@
 """The report as one HTML file, which needs nothing from elsewhere. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 
-from railnet.validate.judgement import RailFinding
 from railnet.validate.measured import Measured
+from railnet.validate.rail_finding import RailFinding
 from railnet.validate.report import (
     Report,
     Shown,
@@ -13,21 +13,24 @@ from railnet.validate.report import (
     coverage,
     has_rdma,
     headline,
+    lists,
     nodes_of,
     not_tried,
     rdma_cell,
     summary,
     untried_tools,
 )
+from railnet.validate.speed_judgement import RDMA, TCP, Speed
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 78rem; padding: 0 1rem; color: #1b1f24; background: #fff }
 h1 { font-size: 1.35rem } h2 { font-size: 1.1rem; margin-top: 2rem } .quiet { color: #57606a }
 .wide { overflow-x: auto; margin-bottom: .8rem } table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 th, td { padding: .25rem .55rem; border: 1px solid #d0d7de; text-align: right } tbody th { text-align: left; font-weight: 500 }
-td.good { background: #dafbe1 } td.bad { background: #ffd8d3; font-weight: 600 } td.unknown { background: #fff3c4 } td.none { color: #8c959f }
-li.bad { color: #a40e26 }
+td.good { background: #dafbe1 } td.bad { background: #ffd8d3; font-weight: 600 } td.doubtful { background: #ffe3b8 } td.unknown { background: #fff3c4 } td.none { color: #8c959f }
+li.bad { color: #a40e26 } li.doubtful { color: #7d4e00 }
 """
+_KINDS = {"findings": "bad", "warnings": "doubtful"}
 
 
 def html(report: Report) -> str:
@@ -38,8 +41,11 @@ def html(report: Report) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<style>{_STYLE}</style></head><body>",
             f"<h1>{escape(headline(report))}</h1>",
-            *_list("Findings", [finding.text for finding in report.findings], "bad"),
-            *_list("Not tested", report.untested, ""),
+            *(
+                line
+                for title, lines in lists(report)
+                for line in _list(title.capitalize(), lines, _KINDS.get(title, ""))
+            ),
             *(line for rail in report.rails for line in _rail(report, rail)),
             f'<p class="quiet">{escape(not_tried(report))}</p></body></html>',
             "",
@@ -47,7 +53,7 @@ def html(report: Report) -> str:
     )
 
 
-def _list(title: str, lines: "tuple[str, ...] | list[str]", kind: str) -> Iterator[str]:
+def _list(title: str, lines: Sequence[str], kind: str) -> Iterator[str]:
     if lines:
         yield f"<h2>{title}</h2><ul>"
         yield from (f'<li class="{kind}">{escape(line)}</li>' for line in lines)
@@ -57,14 +63,22 @@ def _list(title: str, lines: "tuple[str, ...] | list[str]", kind: str) -> Iterat
 def _rail(report: Report, rail: int) -> Iterator[str]:
     measured = report.of_rail(rail)
     wrong = [finding for finding in report.findings if finding.rail == rail]
+    doubtful = [finding for finding in report.warnings if finding.rail == rail]
     yield f"<h2>Rail {rail}</h2>"
     yield f'<p class="quiet">{escape("; ".join(filter(None, (summary(measured), coverage(measured)))))}.</p>'
-    yield from _matrix(measured, "TCP, Gbit/s", cell, [finding for finding in wrong if finding.kind != "rdma"])
+    yield from _matrix(measured, "TCP, Gbit/s", cell, _but(RDMA, wrong), _but(RDMA, doubtful))
     if has_rdma(measured):
-        yield from _matrix(measured, "RDMA, Gbit/s", rdma_cell, wrong)
+        yield from _matrix(measured, "RDMA, Gbit/s", rdma_cell, _but(TCP, wrong), _but(TCP, doubtful))
 
 
-def _matrix(measured: list[Measured], title: str, shown: Shown, wrong: list[RailFinding]) -> Iterator[str]:
+def _but(speed: Speed, findings: list[RailFinding]) -> list[RailFinding]:
+    """Return the findings that are not of a speed alone, which has a matrix of its own."""
+    return [finding for finding in findings if finding.speed != speed.name]
+
+
+def _matrix(
+    measured: list[Measured], title: str, shown: Shown, wrong: list[RailFinding], doubtful: list[RailFinding]
+) -> Iterator[str]:
     nodes, measurements = nodes_of(measured), by_nodes(measured)
     yield f'<div class="wide"><table><thead><tr><th>{title}</th>'
     yield (
@@ -72,17 +86,26 @@ def _matrix(measured: list[Measured], title: str, shown: Shown, wrong: list[Rail
         + "</tr></thead><tbody>"
     )
     for number, node in enumerate(nodes, 1):
-        cells = (_cell(measurements.get(frozenset((node, other))), node == other, shown, wrong) for other in nodes)
+        cells = (
+            _cell(measurements.get(frozenset((node, other))), node == other, shown, wrong, doubtful) for other in nodes
+        )
         yield f"<tr><th>{number} {escape(node)}</th>{''.join(cells)}</tr>"
     yield "</tbody></table></div>"
 
 
-def _cell(measurement: Measured | None, itself: bool, shown: Shown, wrong: list[RailFinding]) -> str:
+def _cell(
+    measurement: Measured | None, itself: bool, shown: Shown, wrong: list[RailFinding], doubtful: list[RailFinding]
+) -> str:
     if itself or measurement is None:
         return f'<td class="none">{"&ndash;" if itself else "&middot;"}</td>'
     text = shown(measurement)
     nodes = {measurement.pair.server, measurement.pair.client}
-    kind = "unknown" if text == "?" else "bad" if any(nodes.issuperset(finding.nodes) for finding in wrong) else "good"
+    if text == "?":
+        kind = "unknown"
+    elif any(nodes.issuperset(finding.nodes) for finding in wrong):
+        kind = "bad"
+    else:
+        kind = "doubtful" if any(nodes.issuperset(finding.nodes) for finding in doubtful) else "good"
     return f'<td class="{kind}" title="{escape(_details(measurement))}">{escape(text)}</td>'
 
 

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from railnet.fabric.topology_labels import parse_rate
 from railnet.validate import perftest_output
 from railnet.validate.pair_plan import Pair
 
@@ -36,6 +37,7 @@ class Measured(NamedTuple):
         failed: why the pair has no connection, or lost it; empty if all was measured.
         untried: why the probe could not be run, which says nothing about the rail; empty if it ran.
         rdma: what tools for RDMA have measured.
+        port_gbits: the rates of the server's port and of the client's, in Gbit/s; None for one that its pod cannot read.
     """
 
     pair: Pair
@@ -45,6 +47,7 @@ class Measured(NamedTuple):
     failed: str = ""
     untried: str = ""
     rdma: MeasuredRdma = MeasuredRdma()
+    port_gbits: tuple[float | None, float | None] = (None, None)
 
 
 _WORDS = {"round_trip_seconds": "round trip", "mtu": "largest packet", "bits_per_second": "bandwidth"}
@@ -72,9 +75,23 @@ def parse(pair: Pair, text: str) -> Measured:
             None if bits is None else _finite(bits) / 1e9,
             "" if failed is None else f"{_WORDS[failed['measurement']]}: {failed['why']!s:.{_MOST_TEXT}}",
             rdma=_rdma(answer.get("rdma") or {}),
+            port_gbits=_rates(answer.get("port_rates") or {}),
         )
     except (TypeError, KeyError, AttributeError, RecursionError, OverflowError, ValueError) as error:
         raise ValueError(f"the probe printed {text!r:.200}, which is no measurement: {error}") from None
+
+
+def _rates(told: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """Read the rates of the server's port and of the client's: the text of sysfs. A rate of another form, or of 0, is not known."""
+    server, client = (_rate(told.get(end)) for end in ("server", "client"))
+    return server, client
+
+
+def _rate(told: Any) -> float | None:
+    try:
+        return float(parse_rate(told)) or None
+    except (ValueError, AttributeError, TypeError):
+        return None
 
 
 def _finite(value: Any) -> float:

@@ -36,7 +36,7 @@ _GLOBAL = "00"  # its scope of an address that is not of the link alone
 _UDP_HEADER = 8  # bytes
 _LARGEST_MTU = 65535
 _CHUNK = 1 << 20
-_BANDWIDTH, _LATENCY, _TOOL = b"B", b"L", b"T"
+_BANDWIDTH, _LATENCY, _TOOL, _RATE = b"B", b"L", b"T", b"R"
 _MTU_TRIES, _MTU_SECONDS = 3, 0.3
 _LEAST_MTU_TRIES = 10  # a server on a busy node answers late, and without this answer the rail counts as cut
 _ROUND_TRIP_SECONDS, _PATIENCE_SECONDS = 1.0, 5.0
@@ -45,7 +45,7 @@ _NETDEVS = "/sys/class/net"
 TOOLS = ("ib_write_bw", "ib_write_lat", "rping")  # of perftest, and of rdma-core
 _MOST_SECONDS = 600  # of a measurement, which another pod may ask for
 _TOOL_SECONDS = 15.0  # of one tool, beside the seconds of its measurement
-_LONGEST_LINE, _LONGEST_OUTPUT = 4096, 16384  # bytes
+_LONGEST_LINE, _LONGEST_OUTPUT, _LONGEST_RATE = 4096, 16384, 80  # bytes
 _LISTENING = "0A"  # include/net/tcp_states.h
 
 
@@ -71,6 +71,15 @@ class _Rdma:
         """Return the RDMA device of a netdev; empty if it has none."""
         try:
             return min((path.name for path in Path(self.netdevs, netdev, "device/infiniband").iterdir()), default="")
+        except OSError:
+            return ""
+
+    def rate(self, netdev: str) -> str:
+        """Return the rate of the first port of a netdev's RDMA device, such as `400 Gb/sec (4X NDR)`; empty if it has none."""
+        try:
+            ports = Path(self.netdevs, netdev, "device/infiniband", self.device(netdev) or ".", "ports")
+            file = min(ports.iterdir(), default=ports) / "rate"
+            return file.read_bytes()[:_LONGEST_RATE].decode(errors="replace").strip()
         except OSError:
             return ""
 
@@ -106,6 +115,8 @@ def serve(port: int, netdevs: str) -> None:
 def measure(peer: tuple[str, int], netdev: str, source: str, seconds: float, rdma: _Rdma) -> dict[str, object]:
     """Return what was measured; `failed` names the first measurement that could not be made, and why.
 
+    `port_rates` has the rates of the server's port and the client's as sysfs has them, empty for one that cannot be read.
+
     `rdma` of the result has the outcome of each tool, up to the first that failed: what the tool has `printed`, or why it has `failed` or is
     `untried`.
     """
@@ -121,7 +132,8 @@ def measure(peer: tuple[str, int], netdev: str, source: str, seconds: float, rdm
         outcomes[tool] = _outcome(tool, peer, netdev, source, seconds, rdma)
         if "failed" in outcomes[tool]:
             break
-    return {**measurements, "rdma": outcomes}
+    rates = {"server": _rate_of(peer, netdev, source), "client": rdma.rate(netdev)}
+    return {**measurements, "rdma": outcomes, "port_rates": rates}
 
 
 def _round_trips(peer: tuple[str, int], netdev: str, source: str, seconds: float) -> dict[str, float]:
@@ -152,6 +164,16 @@ def _bandwidth(peer: tuple[str, int], netdev: str, source: str, seconds: float) 
         raise ConnectionResetError(errno.ECONNRESET, "the server closed the connection")
     received = json.loads(answer)
     return float(received["bytes"] * 8 / received["seconds"])
+
+
+def _rate_of(peer: tuple[str, int], netdev: str, source: str) -> str:
+    """Ask the server for the rate of its port; empty if it does not say."""
+    try:
+        with _connected(peer, netdev, source) as connection:
+            connection.sendall(_RATE)
+            return _line(connection).decode(errors="replace").strip()
+    except OSError:
+        return ""
 
 
 def _mtu(peer: tuple[str, int], netdev: str, source: str, _seconds: float) -> int:
@@ -214,6 +236,8 @@ def _answer(connection: socket.socket, netdev: str, netdevs: str) -> None:
             while count := connection.recv_into(room):
                 total += count
             connection.sendall(json.dumps({"bytes": total, "seconds": time.monotonic() - began}).encode())
+        elif kind == _RATE:
+            connection.sendall(_Rdma((), gpu=False, netdevs=netdevs).rate(netdev).encode() + b"\n")
         elif kind == _TOOL:
             asked = json.loads(_line(connection))
             tool, seconds = TOOLS[TOOLS.index(asked["tool"])], min(int(asked["seconds"]), _MOST_SECONDS)

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 from railnet import VERSION
 from railnet.cli.colour import Colour, Words
 from railnet.cli.table import Column, aligned
-from railnet.validate.judgement import RailFinding, RailLimits, usual
+from railnet.validate.judgement import RailLimits, usual
 from railnet.validate.measured import Measured
 from railnet.validate.probe_pod_state import PodRail
+from railnet.validate.rail_finding import RailFinding
 
 WORDS = Words({"cut": Colour.RED, "fail": Colour.RED, "?": Colour.YELLOW, "no findings": Colour.GREEN})
 Shown = Callable[[Measured | None], str]
@@ -27,6 +28,8 @@ class Report(NamedTuple):
         measured: each pair of the plan.
         untested: what should have been tested and could not be, with the reason.
         gpu: whether RDMA was tried with a GPU's memory.
+        warnings: what may be wrong: a rail that is slower than it should be, and faster than half of that.
+        unjudged: the speeds that were measured and could not be judged, with the reason.
     """
 
     rails_of: dict[str, tuple[PodRail, ...]]
@@ -35,6 +38,8 @@ class Report(NamedTuple):
     untested: tuple[str, ...]
     limits: RailLimits
     gpu: bool = False
+    warnings: tuple[RailFinding, ...] = ()
+    unjudged: tuple[str, ...] = ()
 
     @property
     def rails(self) -> list[int]:
@@ -73,11 +78,18 @@ def by_nodes(measured: Sequence[Measured]) -> dict[frozenset[str], Measured]:
 def headline(report: Report) -> str:
     """Return the first line."""
     count = len(report.findings)
-    findings = f"{count or 'no'} finding{'' if count == 1 else 's'}"
-    untested = f", {len(report.untested)} not tested" if report.untested else ""
+    counts = (
+        (count, f"finding{'' if count == 1 else 's'}"),
+        (len(report.warnings), f"warning{'' if len(report.warnings) == 1 else 's'}"),
+        (len(report.untested), "not tested"),
+        (len(report.unjudged), f"speed{'' if len(report.unjudged) == 1 else 's'} not judged"),
+    )
+    parts = [f"{number} {words}" for number, words in counts if number]
+    if not count and not report.unjudged:  # "no findings" would speak of speeds that were not judged
+        parts.insert(0, "no findings")
     pairs = f"{len(report.measured)} pair{'' if len(report.measured) == 1 else 's'}"
     nodes = len(nodes_of(report.measured))
-    return f"railnet {VERSION}: {pairs} on {len(report.rails)} rail{'' if len(report.rails) == 1 else 's'} of {nodes} nodes: {findings}{untested}"
+    return f"railnet {VERSION}: {pairs} on {len(report.rails)} rail{'' if len(report.rails) == 1 else 's'} of {nodes} nodes: {', '.join(parts)}"
 
 
 def summary(measured: Sequence[Measured]) -> str:
@@ -121,6 +133,16 @@ def has_rdma(measured: Sequence[Measured]) -> bool:
     return any(measurement.rdma.gbits is not None or measurement.rdma.failed for measurement in measured)
 
 
+def lists(report: Report) -> tuple[tuple[str, Sequence[str]], ...]:
+    """Return what a person reads below the matrices: each list with its title."""
+    return (
+        ("findings", [finding.text for finding in report.findings]),
+        ("warnings", [finding.text for finding in report.warnings]),
+        ("not tested", report.untested),
+        ("not judged", report.unjudged),
+    )
+
+
 def rendered(report: Report, *, wide: bool = False) -> Iterator[str]:
     """Yield the lines for a person; `wide` shows all pairs of a large rail, and not the slowest ones alone."""
     yield headline(report)
@@ -137,7 +159,7 @@ def rendered(report: Report, *, wide: bool = False) -> Iterator[str]:
             yield from table(measured, "RDMA Gbit/s", rdma_cell)
         else:
             yield from table(measured, "Gbit/s", cell)
-    for title, lines in (("findings", [finding.text for finding in report.findings]), ("not tested", report.untested)):
+    for title, lines in lists(report):
         if lines:
             yield from ("", f"{title}:", *(f"  {line}" for line in lines))
     if last := not_tried(report):
@@ -152,7 +174,9 @@ def as_json(report: Report) -> dict[str, Any]:
         "nodes": {node: [rail._asdict() for rail in rails] for node, rails in sorted(report.rails_of.items())},
         "pairs": [{**measurement.pair._asdict(), **_numbers(measurement)} for measurement in report.measured],
         "findings": [finding._asdict() for finding in report.findings],
+        "warnings": [finding._asdict() for finding in report.warnings],
         "untested": list(report.untested),
+        "unjudged": list(report.unjudged),
         "notTried": not_tried(report) or None,
     }
 
@@ -161,6 +185,7 @@ def _numbers(measurement: Measured) -> dict[str, Any]:
     return {
         "roundTripMicroseconds": None if measurement.round_trip_us is None else round(measurement.round_trip_us, 1),
         "mtu": measurement.mtu,
+        "portGbits": list(measurement.port_gbits),
         "gbits": None if measurement.gbits is None else round(measurement.gbits, 3),
         "failed": measurement.failed or None,
         "untried": measurement.untried or None,

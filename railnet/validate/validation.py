@@ -19,7 +19,7 @@ from railnet.apiserver.request import ApiObject, Collection, JsonObject, create,
 from railnet.objects.metadata_times import is_deleted
 from railnet.validate import rail_probe
 from railnet.validate.failure import ValidateFailed
-from railnet.validate.judgement import RailLimits, findings
+from railnet.validate.judgement import RailLimits, judge
 from railnet.validate.measured import Measured, parse
 from railnet.validate.pair_plan import Pair, Round, plan, untested
 from railnet.validate.probe_objects import CONTAINER, LABEL, Run, Target, choose, measurement, owner, pod
@@ -121,9 +121,16 @@ class Validation:
         expected = "GPUDirect" if self._run.gpu else "RDMA" if limits.of_rdma else ""
         if expected:
             self._untested += [f"{expected}: {tools}" for tools in untried_tools(measured)]
-        rail_findings = findings(measured, mtus, limits)
+        judgement = judge(measured, mtus, limits)
         return Report(
-            dict(rails_of), tuple(measured), rail_findings, tuple(self._untested), limits, bool(self._run.gpu)
+            dict(rails_of),
+            tuple(measured),
+            judgement.findings,
+            tuple(self._untested),
+            limits,
+            bool(self._run.gpu),
+            judgement.warnings,
+            judgement.unjudged,
         )
 
     def _create(self) -> None:

@@ -31,6 +31,7 @@ _UNPRIVILEGED = (
     "--inh-caps=-all",
 )
 MTU = 4092
+_MBITS = 400  # of a cable: far below what a processor can do, so that what else it does makes no rail slow
 # The other user may not be allowed to read the virtual environment and the checkout.
 _PROBE = (f"{sys.base_prefix}/bin/python3", "-I", "-c", Path(rail_probe.__file__).read_text())
 
@@ -87,6 +88,10 @@ class ProbeCluster:
         """Have the switch's port of a node's rail take smaller packets; the netdev in the pod does not know."""
         ip("-n", _SWITCHES, "link", "set", _cable(self.pods[node], rail), "mtu", str(mtu))
 
+    def slow(self, node: str, rail: int) -> None:
+        """Give the cable of a node's rail a tenth of its rate."""
+        _set_rate(self.pods[node], rail, _MBITS // 10)
+
     def run(self, pod: ApiObject, container: str, command: Sequence[str], seconds: float) -> str:
         """Run the probe in a pod."""
         done = subprocess.run(
@@ -122,12 +127,20 @@ class ProbeCluster:
         ip("-n", _SWITCHES, "link", "set", port, "master", f"rail{rail}", "up")
         ip("-n", pod, "address", "add", f"{address}/24", "dev", netdev)
         ip("-n", pod, "link", "set", netdev, "up")
+        _set_rate(pod, rail, _MBITS)
         return {"name": "railnet/default", "interface": netdev, "ips": [address], "mtu": MTU, "rail": rail}
 
     def _namespace(self, name: str, made: ExitStack) -> None:
         path = Path("/run/netns", name)
         netns.create(path)
         made.callback(netns.remove, path)
+
+
+def _set_rate(pod: str, rail: int, mbits: int) -> None:
+    """Limit what goes over a cable in each direction, in Mbit/s."""
+    for namespace, netdev in ((_SWITCHES, _cable(pod, rail)), (pod, f"net{rail + 1}")):
+        words = f"tc -n {namespace} qdisc replace dev {netdev} root tbf rate {mbits}mbit burst 128kb latency 50ms"
+        subprocess.run(words.split(), check=True, capture_output=True)
 
 
 def _cable(pod: str, rail: int) -> str:

@@ -59,7 +59,7 @@ def test_sound_rails_have_a_whole_matrix(cluster: ProbeCluster) -> None:
     ]
     assert {one.mtu for one in report.measured} == {MTU}
     assert all(one.gbits and one.round_trip_us for one in report.measured)
-    assert (report.findings, report.untested, left(cluster)) == ((), (), [])
+    assert (report.findings, report.untested, report.unjudged, left(cluster)) == ((), (), (), [])
 
 
 def test_cut_rail_and_smaller_mtu_are_named(cluster: ProbeCluster) -> None:
@@ -82,6 +82,15 @@ def test_cut_rail_and_smaller_mtu_are_named(cluster: ProbeCluster) -> None:
     assert re.search(r"^2 gpu-2 +cut +- +cut$", text, re.MULTILINE)
     assert html(report).count('class="bad"') == 2 + 4 + 4  # two lines, and two pairs of each rail, from both sides
     assert left(cluster) == []
+
+
+def test_rail_of_a_node_at_a_tenth_of_its_rate_is_named(cluster: ProbeCluster) -> None:
+    report = validate(cluster, lambda: cluster.slow("gpu-3", 1))
+
+    (slow,) = report.findings
+    assert (slow.kind, slow.rail, slow.nodes) == ("slow", 1, ("gpu-3",))
+    assert slow.text.endswith("the median of this rail")
+    assert (report.untested, left(cluster)) == ((), [])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])

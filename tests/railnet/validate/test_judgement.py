@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from railnet.validate.judgement import RailFinding, RailLimits, findings, usual
+from railnet.validate.judgement import RailLimits, findings, usual
 from railnet.validate.measured import Measured, MeasuredRdma, parse
 from railnet.validate.pair_plan import Pair
+from railnet.validate.rail_finding import RailFinding
 from tests.railnet.validate.measurements import all_pairs, cut, measured, mtus
 from tests.railnet.validate.perftest_tables import BANDWIDTH, LATENCY
 

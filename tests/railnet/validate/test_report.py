@@ -6,7 +6,7 @@ from typing import Any
 
 from railnet import VERSION
 from railnet.validate.html_report import html
-from railnet.validate.judgement import RailLimits, findings
+from railnet.validate.judgement import RailLimits, judge
 from railnet.validate.measured import Measured, MeasuredRdma
 from railnet.validate.pair_plan import Pair, plan
 from railnet.validate.probe_pod_state import PodRail
@@ -17,8 +17,10 @@ from tests.railnet.validate.measurements import all_pairs, cut, measured
 def report(pairs: list[Measured], untested: tuple[str, ...] = ()) -> Report:
     nodes = {node for one in pairs for node in (one.pair.server, one.pair.client)}
     rails_of = {node: (PodRail(0, "net1", "10.56.0.1", 4092),) for node in nodes}
-    found = findings(pairs, {(0, node): 4092 for node in nodes}, RailLimits())
-    return Report(rails_of, tuple(pairs), found, untested, RailLimits())
+    found = judge(pairs, {(0, node): 4092 for node in nodes}, RailLimits())
+    return Report(
+        rails_of, tuple(pairs), found.findings, untested, RailLimits(), warnings=found.warnings, unjudged=found.unjudged
+    )
 
 
 CUT = report(
@@ -28,7 +30,7 @@ CUT = report(
 
 def test_matrix_names_the_cut_rail() -> None:
     assert list(rendered(CUT)) == [
-        f"railnet {VERSION}: 3 pairs on 1 rail of 3 nodes: 1 finding, 1 not tested",
+        f"railnet {VERSION}: 3 pairs on 1 rail of 3 nodes: 1 finding, 1 not tested, 1 speed not judged",
         "",
         "rail 0: largest packet 4092 bytes, round trip 20 us",
         "Gbit/s     1     2    3",
@@ -42,8 +44,30 @@ def test_matrix_names_the_cut_rail() -> None:
         "not tested:",
         "  node d: it is not ready: kubelet has stopped",
         "",
+        "not judged:",
+        "  rail 0, TCP: 1 pair of two nodes, 90.0 Gbit/s, and no other rail to compare with; give --least-gbits",
+        "",
         "not tried: GPUDirect",
     ]
+
+
+def test_speed_that_was_not_judged_is_said_and_is_not_called_free_of_findings() -> None:
+    lines = list(rendered(report(all_pairs(0, "ab"))))
+
+    assert lines[0] == f"railnet {VERSION}: 1 pair on 1 rail of 2 nodes: 1 speed not judged"
+    assert lines[lines.index("not judged:") + 1].startswith("  rail 0, TCP: 1 pair of two nodes, 90.0 Gbit/s")
+
+
+def test_warnings_are_apart_from_findings() -> None:
+    slow = [one._replace(gbits=60.0) if one.pair.client == "c" else one for one in all_pairs(0, "abc")]
+    shown = report(slow)
+    lines, page = list(rendered(shown)), _Page()
+    page.feed(html(shown))
+
+    assert lines[0] == f"railnet {VERSION}: 3 pairs on 1 rail of 3 nodes: no findings, 1 warning"
+    assert lines[lines.index("warnings:") + 1].startswith("  rail 0 of node c, all its 2 pairs: TCP 60.0 Gbit/s, 67%")
+    assert (as_json(shown)["findings"], [one["nodes"] for one in as_json(shown)["warnings"]]) == ([], [("c",)])
+    assert page.cells == ["none", "good", "doubtful", "good", "none", "doubtful", "doubtful", "doubtful", "none"]
 
 
 def test_large_rail_is_a_list_of_its_slowest_pairs_and_says_what_the_plan_left_out() -> None:
@@ -54,7 +78,7 @@ def test_large_rail_is_a_list_of_its_slowest_pairs_and_says_what_the_plan_left_o
 
     assert f"{len(pairs)} of 190 pairs: a ring, and random pairs" in lines[2]
     assert lines[5].split() == [*pairs[5].pair[1:], "1.0"]
-    assert len(lines) == 17
+    assert len([line for line in lines if line.startswith("node-")]) == 10
 
 
 def test_wide_shows_all_pairs_of_a_large_rail() -> None:
@@ -76,6 +100,7 @@ def test_json_has_each_pair_and_each_finding() -> None:
         "client": "b",
         "roundTripMicroseconds": 20.0,
         "mtu": 4092,
+        "portGbits": [None, None],
         "gbits": 90.0,
         "failed": None,
         "untried": None,

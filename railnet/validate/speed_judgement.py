@@ -1,0 +1,198 @@
+"""Judges speeds that the user has set no limit for: beside the other pairs of their rail, beside the other rails, and by the ports' rates. Pure.
+
+A rail's median is that of its pairs. On a rail of few nodes, slow nodes are in half of the pairs or more, and the median would be the slow
+speed: there it is the median over the nodes, each with its fastest pair. A rail of two nodes has one pair, and no median of its own: it is
+judged by the other rails, and without these it is not judged, which is said.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from railnet.validate.measured import Measured
+from railnet.validate.rail_finding import RailFinding, grouped, nodes_of_pair, where
+
+FINDING, WARNING = (
+    0.5,
+    0.8,
+)  # shares of what a speed is judged by: below the first it is a finding, below the second a warning
+_LEAST_NODES = 3  # of a rail with a median of its own
+_FEW_NODES = 7  # two slow nodes of seven are in 11 of 21 pairs; of eight, in 13 of 28
+
+Rates = Mapping[tuple[int, str], float]  # the rate of a port in Gbit/s by rail and node
+Number = Callable[[Measured], float | None]
+
+
+class Speed(NamedTuple):
+    """One of the speeds that are judged.
+
+    Attributes:
+        name: how reports call it.
+        limit: the option that sets a limit.
+        of: the speed of a pair in Gbit/s; None if it was not measured.
+        of_port: whether a sound rail has nearly the rate of its port. TCP has not: one connection is one processor core's work.
+    """
+
+    name: str
+    limit: str
+    of: Number
+    of_port: bool
+
+
+class _Reference(NamedTuple):
+    """What a speed is judged by, in Gbit/s: 0 if it is not known. `words` say what it is."""
+
+    gbits: float
+    words: str
+
+
+TCP = Speed("TCP", "--least-gbits", lambda measurement: measurement.gbits, of_port=False)
+RDMA = Speed("RDMA", "--least-rdma-gbits", lambda measurement: measurement.rdma.gbits, of_port=True)
+
+
+class Judgement(NamedTuple):
+    """What is wrong, what may be, and which speeds were not judged, with the reason."""
+
+    findings: tuple[RailFinding, ...] = ()
+    warnings: tuple[RailFinding, ...] = ()
+    unjudged: tuple[str, ...] = ()
+
+
+def together(judgements: Iterable[Judgement]) -> Judgement:
+    """Return several judgements as one."""
+    each = tuple(judgements)
+    return Judgement(
+        tuple(finding for judgement in each for finding in judgement.findings),
+        tuple(finding for judgement in each for finding in judgement.warnings),
+        tuple(why for judgement in each for why in judgement.unjudged),
+    )
+
+
+def port_rates(measured: Iterable[Measured]) -> dict[tuple[int, str], float]:
+    """Return the rates of ports that the pods have read, the lowest of each."""
+    rates: dict[tuple[int, str], float] = {}
+    for measurement in measured:
+        for node, rate in zip(nodes_of_pair(measurement), measurement.port_gbits, strict=True):
+            if rate is not None:
+                place = (measurement.pair.rail, node)
+                rates[place] = min(rate, rates.get(place, rate))
+    return rates
+
+
+def judge_ports(rates: Rates) -> Judgement:
+    """Judge ports whose rate is below the usual one of their rail."""
+    verdicts: list[tuple[float, RailFinding]] = []
+    for rail in sorted({rail for rail, _ in rates}):
+        usual = usual_rate(rail, rates) or 0.0
+        for (number, node), rate in sorted(rates.items()):
+            if number == rail and rate < usual * WARNING:
+                text = f"rail {rail} of node {node}: its port has a rate of {rate:g} Gbit/s, the usual one of this rail is {usual:g}"
+                verdicts.append((rate / usual, RailFinding("port", rail, (node,), text)))
+    return _by_level(verdicts)
+
+
+def judge_speed(measured: Sequence[Measured], speed: Speed, rates: Rates) -> Judgement:
+    """Judge one speed of all rails; a rail on which it was not measured has nothing to judge."""
+    of_rail: dict[int, list[Measured]] = {}
+    for measurement in measured:
+        if speed.of(measurement) is not None:
+            of_rail.setdefault(measurement.pair.rail, []).append(measurement)
+    typical = {rail: _typical(pairs, speed.of) for rail, pairs in of_rail.items()}
+    return together(
+        _judge_rail(
+            rail,
+            of_rail[rail],
+            speed,
+            [typical[other] for other in typical if other != rail and _are_alike(rail, other, rates)],
+            usual_rate(rail, rates) if speed.of_port else None,
+        )
+        for rail in sorted(of_rail)
+    )
+
+
+def _judge_rail(
+    rail: int, pairs: Sequence[Measured], speed: Speed, others: Sequence[float], rate: float | None
+) -> Judgement:
+    """Judge the pairs by the rail's median, and the rail by the other rails and by its ports; pairs without a median by the other rails."""
+    own, typical = rail_median(pairs, speed.of), _typical(pairs, speed.of)
+    of_others = _Reference(median(others or [0.0]), _words_of(len(others)))
+    of_ports = _Reference(rate or 0.0, "the rate of its ports")
+    of_pairs = of_others if own is None else _Reference(own, "the median of this rail")
+    verdicts = list(_beside(rail, pairs, speed, of_pairs))
+    for reference in (of_ports,) if own is None else (of_others, of_ports):
+        if typical < reference.gbits * WARNING:
+            nodes = nodes_of_pair(pairs[0]) if len(pairs) == 1 else ()
+            text = f"{where(rail, nodes, len(pairs))}: {speed.name} {_compared(typical, reference)}"
+            verdicts.append((typical / reference.gbits, RailFinding("slow", rail, nodes, text, speed.name)))
+    judgement = _by_level(verdicts)
+    if any(reference.gbits for reference in (of_pairs, of_others, of_ports)):
+        return judgement
+    return judgement._replace(
+        unjudged=(f"rail {rail}, {speed.name}: {_why_unjudged(pairs, typical)}; give {speed.limit}",)
+    )
+
+
+def _typical(pairs: Sequence[Measured], number: Number) -> float:
+    """Return the rail's own median, else that of its pairs."""
+    own = rail_median(pairs, number)
+    return median(_numbers(pairs, number)) if own is None else own
+
+
+def rail_median(pairs: Sequence[Measured], number: Number) -> float | None:
+    """Return the median speed of a rail's pairs, all of which have the number; None if they are of fewer than three nodes."""
+    fastest: dict[str, float] = {}
+    for measurement in pairs:
+        for node in nodes_of_pair(measurement):
+            fastest[node] = max(number(measurement) or 0.0, fastest.get(node, 0.0))
+    if len(fastest) < _LEAST_NODES:
+        return None
+    return median(fastest.values() if len(fastest) <= _FEW_NODES else _numbers(pairs, number))
+
+
+def usual_rate(rail: int, rates: Rates) -> float | None:
+    """Return the most frequent rate of a rail's ports, of several the highest; None if none is known."""
+    of_rail = [rate for (number, _), rate in rates.items() if number == rail]
+    return max(of_rail, key=lambda rate: (of_rail.count(rate), rate), default=None)
+
+
+def _beside(
+    rail: int, pairs: Sequence[Measured], speed: Speed, reference: _Reference
+) -> Iterator[tuple[float, RailFinding]]:
+    """Yield what is slower than a reference, with the share that the slowest pair has."""
+    for nodes, told in grouped(pairs, lambda measurement: (speed.of(measurement) or 0.0) < reference.gbits * WARNING):
+        slowest = min(_numbers(told, speed.of))
+        text = f"{where(rail, nodes, len(told))}: {speed.name} {_compared(slowest, reference)}"
+        yield slowest / reference.gbits, RailFinding("slow", rail, nodes, text, speed.name)
+
+
+def _compared(slow: float, reference: _Reference) -> str:
+    return f"{slow:.1f} Gbit/s, {slow / reference.gbits:.0%} of {reference.gbits:.1f}, {reference.words}"
+
+
+def _words_of(rails: int) -> str:
+    return "the median of the other rails" if rails > 1 else "the speed of the other rail"
+
+
+def _are_alike(rail: int, other: int, rates: Rates) -> bool:
+    """Return whether two rails should have the same speed: their ports have the same rate, or one rate is not known."""
+    both = (usual_rate(rail, rates), usual_rate(other, rates))
+    return None in both or both[0] == both[1]
+
+
+def _why_unjudged(pairs: Sequence[Measured], typical: float) -> str:
+    if not typical:
+        return "the median is 0"
+    count = f"{len(pairs)} pair{'' if len(pairs) == 1 else 's'}"
+    return f"{count} of two nodes, {typical:.1f} Gbit/s, and no other rail to compare with"
+
+
+def _numbers(pairs: Iterable[Measured], number: Number) -> list[float]:
+    return [value for measurement in pairs if (value := number(measurement)) is not None]
+
+
+def _by_level(verdicts: Iterable[tuple[float, RailFinding]]) -> Judgement:
+    """Return shares below the one bound as findings, and the rest as warnings."""
+    by_level: tuple[list[RailFinding], list[RailFinding]] = ([], [])
+    for share, finding in verdicts:
+        by_level[share >= FINDING].append(finding)
+    return Judgement(tuple(by_level[0]), tuple(by_level[1]))

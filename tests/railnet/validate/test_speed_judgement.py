@@ -1,0 +1,171 @@
+"""Speeds are judged beside each other and by the ports; what cannot be judged is said."""
+
+import json
+
+import pytest
+
+from railnet.validate.judgement import RailLimits, judge
+from railnet.validate.measured import Measured, MeasuredRdma, parse
+from railnet.validate.pair_plan import Pair
+from railnet.validate.rail_finding import RailFinding
+from railnet.validate.speed_judgement import Judgement, port_rates, usual_rate
+from tests.railnet.validate.measurements import all_pairs, cut, measured, mtus
+
+NODES = "abcdefgh"
+
+
+def of_node(pairs: list[Measured], node: str, **changes: object) -> list[Measured]:
+    return [one._replace(**changes) if node in (one.pair.server, one.pair.client) else one for one in pairs]
+
+
+def judged(pairs: list[Measured], limits: RailLimits | None = None) -> Judgement:
+    rails = {one.pair.rail for one in pairs}
+    all_mtus = {place: mtu for rail in rails for place, mtu in mtus(rail, NODES).items()}
+    return judge(pairs, all_mtus, limits or RailLimits())
+
+
+def texts(findings: tuple[RailFinding, ...]) -> list[str]:
+    return [one.text for one in findings]
+
+
+@pytest.mark.parametrize("nodes", ["abc", "abcd", "abcdefgh"])
+def test_rail_of_a_node_at_a_hundredth_of_its_peers_is_a_finding(nodes: str) -> None:
+    judgement = judged(of_node(all_pairs(0, nodes), "c", gbits=0.9))
+
+    (slow,) = judgement.findings
+    assert (slow.kind, slow.rail, slow.nodes, slow.speed) == ("slow", 0, ("c",), "TCP")
+    count = len(nodes) - 1
+    assert slow.text == (
+        f"rail 0 of node c, all its {count} pairs: TCP 0.9 Gbit/s, 1% of 90.0, the median of this rail"
+    )
+    assert (judgement.warnings, judgement.unjudged) == ((), ())
+
+
+def test_two_slow_nodes_of_five_are_named_though_most_pairs_are_slow() -> None:
+    judgement = judged(of_node(of_node(all_pairs(0, "abcde"), "d", gbits=9.0), "e", gbits=9.0))
+
+    assert [one.nodes for one in judgement.findings] == [("d",), ("e",)]
+
+
+@pytest.mark.parametrize(("gbits", "level"), [(44.9, "findings"), (45.0, "warnings"), (71.9, "warnings"), (72.0, "")])
+def test_below_half_is_a_finding_and_below_four_fifths_a_warning(gbits: float, level: str) -> None:
+    judgement = judged(of_node(all_pairs(0, "abcd"), "c", gbits=gbits))
+
+    assert [name for name in ("findings", "warnings") if getattr(judgement, name)] == ([level] if level else [])
+
+
+def test_slow_pair_between_nodes_that_are_fast_with_others_is_named() -> None:
+    pairs = all_pairs(0, "abcd")
+    pairs[0] = pairs[0]._replace(gbits=9.0)
+
+    assert [one.nodes for one in judged(pairs).findings] == [("a", "b")]
+
+
+def test_whole_rail_that_is_slow_beside_the_other_rails_is_a_finding() -> None:
+    slow = [one._replace(gbits=9.0) for one in all_pairs(2, "abc")]
+    judgement = judged([*all_pairs(0, "abc"), *all_pairs(1, "abc"), *slow])
+
+    assert texts(judgement.findings) == [
+        "rail 2, all 3 pairs: TCP 9.0 Gbit/s, 10% of 90.0, the median of the other rails"
+    ]
+
+
+def test_one_pair_alone_is_not_judged_and_that_is_said() -> None:
+    assert judged(all_pairs(0, "ab")) == Judgement(
+        unjudged=(
+            "rail 0, TCP: 1 pair of two nodes, 90.0 Gbit/s, and no other rail to compare with; give --least-gbits",
+        )
+    )
+
+
+def test_one_pair_with_a_limit_is_judged_by_it() -> None:
+    judgement = judged(all_pairs(0, "ab"), RailLimits(least_gbits=100.0))
+
+    assert (len(judgement.findings), judgement.unjudged) == (1, ())
+
+
+def test_of_two_nodes_the_slower_rail_is_named_by_the_faster_one() -> None:
+    judgement = judged([*all_pairs(0, "ab"), measured(1, "a", "b", gbits=9.0)])
+
+    assert texts(judgement.findings) == [
+        "rail 1 between a and b: TCP 9.0 Gbit/s, 10% of 90.0, the speed of the other rail"
+    ]
+    assert judgement.unjudged == ()
+
+
+def test_rails_whose_ports_have_other_rates_are_not_compared() -> None:
+    fast = measured(0, "a", "b", port_gbits=(400.0, 400.0))
+    slow = measured(1, "a", "b", gbits=9.0, port_gbits=(10.0, 10.0))
+    judgement = judged([fast, slow])
+
+    assert (judgement.findings, len(judgement.unjudged)) == ((), 2)
+
+
+def test_median_that_is_zero_judges_nothing_and_that_is_said() -> None:
+    judgement = judged([one._replace(gbits=0.0) for one in all_pairs(0, "abc")])
+
+    assert judgement.unjudged == ("rail 0, TCP: the median is 0; give --least-gbits",)
+
+
+def test_cut_pairs_have_no_speed_and_do_not_change_the_median() -> None:
+    judgement = judged([*all_pairs(0, "ab"), cut(0, "a", "c"), cut(0, "b", "c")])
+
+    assert [(one.kind, one.nodes) for one in judgement.findings] == [("cut", ("c",))]
+    assert judgement.unjudged == (
+        "rail 0, TCP: 1 pair of two nodes, 90.0 Gbit/s, and no other rail to compare with; give --least-gbits",
+    )
+
+
+def test_rdma_is_judged_by_the_rate_of_the_ports_and_tcp_is_not() -> None:
+    pair = measured(0, "a", "b", rdma=MeasuredRdma(gbits=190.0), port_gbits=(400.0, 400.0))
+    judgement = judged([pair])
+
+    assert texts(judgement.findings) == [
+        "rail 0 between a and b: RDMA 190.0 Gbit/s, 48% of 400.0, the rate of its ports"
+    ]
+    assert [why.partition(":")[0] for why in judgement.unjudged] == ["rail 0, TCP"]
+
+
+def test_port_with_a_lower_rate_than_its_rail_is_named() -> None:
+    pairs = [
+        measured(0, "a", "b", port_gbits=(400.0, 400.0)),
+        measured(0, "a", "c", port_gbits=(400.0, 100.0)),
+        measured(0, "b", "d", port_gbits=(None, 200.0)),
+    ]
+    judgement = judged(pairs)
+
+    assert texts(judgement.findings) == [
+        "rail 0 of node c: its port has a rate of 100 Gbit/s, the usual one of this rail is 400"
+    ]
+    assert [one.nodes for one in judgement.warnings] == [("d",)]
+
+
+def test_rates_are_by_node_and_the_usual_one_is_the_most_frequent() -> None:
+    pairs = [measured(0, "a", "b", port_gbits=(400.0, 200.0)), measured(0, "b", "c", port_gbits=(200.0, None))]
+
+    assert port_rates(pairs) == {(0, "a"): 400.0, (0, "b"): 200.0}
+    assert usual_rate(0, {(0, "a"): 400.0, (0, "b"): 200.0, (0, "c"): 200.0, (1, "a"): 1.0}) == 200.0
+    assert usual_rate(0, {(0, "a"): 400.0, (0, "b"): 200.0}) == 400.0
+    assert usual_rate(0, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("server", "rate"),
+    [
+        ("400 Gb/sec (4X NDR)", 400.0),
+        ("2.5 Gb/sec (1X SDR)", 2.5),
+        ("0 Gb/sec (4X)", None),
+        ("", None),
+        ("nan Gb/sec", None),
+        ("1e99 Gb/sec", None),
+        (None, None),
+        (400, None),
+        ({}, None),
+        ("9" * 60_000, None),
+    ],
+)
+def test_rate_of_another_form_is_not_known(server: object, rate: float | None) -> None:
+    sound = {"round_trip_seconds": {"median": 2e-05}, "mtu": 4092, "bits_per_second": 9e10}
+    text = json.dumps({**sound, "port_rates": {"server": server, "client": "100 Gb/sec (4X EDR)"}})
+
+    assert parse(Pair(0, "a", "b"), text).port_gbits == (rate, 100.0)
