@@ -6,6 +6,7 @@ from html import escape
 from railnet.validate.measured import Measured
 from railnet.validate.rail_finding import RailFinding
 from railnet.validate.report import (
+    LOOK_AT,
     Report,
     Shown,
     by_nodes,
@@ -56,7 +57,8 @@ def html(report: Report) -> str:
 def _list(title: str, lines: Sequence[str], kind: str) -> Iterator[str]:
     if lines:
         yield f"<h2>{title}</h2><ul>"
-        yield from (f'<li class="{kind}">{escape(line)}</li>' for line in lines)
+        for line in lines:
+            yield f'<li class="{"quiet" if line.startswith(LOOK_AT) else kind}">{escape(line.strip())}</li>'
         yield "</ul>"
 
 

@@ -10,6 +10,7 @@ from operator import gt, lt
 from typing import NamedTuple
 
 from railnet.validate.measured import Measured
+from railnet.validate.next_look import NETDEV_MTU, PATH_MTU
 from railnet.validate.pair_plan import Pair
 from railnet.validate.rail_finding import RailFinding, grouped, where
 from railnet.validate.speed_judgement import (
@@ -93,7 +94,7 @@ def _smaller_netdevs(rail: int, mtu_of: Mapping[str, int]) -> Iterator[RailFindi
     for node, mtu in sorted(mtu_of.items()):
         if mtu != most:
             text = f"rail {rail} of node {node}: its netdev has MTU {mtu}, the usual one of this rail is {most}"
-            yield RailFinding("mtu", rail, (node,), text)
+            yield RailFinding("mtu", rail, (node,), text, own_look=NETDEV_MTU)
 
 
 def _smaller_paths(rail: int, of_rail: Sequence[Measured], mtus: Mtus) -> Iterator[RailFinding]:
@@ -105,7 +106,7 @@ def _smaller_paths(rail: int, of_rail: Sequence[Measured], mtus: Mtus) -> Iterat
         largest = max(measurement.mtu or 0 for measurement in told)
         netdevs = max(_least_netdev(measurement.pair, mtus) for measurement in told)
         text = f"{where(rail, nodes, len(told))}: no packet above {largest} bytes arrives, though netdevs have MTU {netdevs}"
-        yield RailFinding("mtu", rail, nodes, text)
+        yield RailFinding("mtu", rail, nodes, text, own_look=PATH_MTU)
 
 
 def _is_smaller(measurement: Measured, mtus: Mtus) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from railnet.validate.measured import Measured
+from railnet.validate.next_look import look
 
 IsWrong = Callable[[Measured], bool]
 
@@ -21,6 +22,7 @@ class RailFinding(NamedTuple):
         nodes: the node whose rail it is, or the two nodes of a pair; empty for the whole rail.
         text: what was seen, for a person.
         speed: what it is about alone: `TCP` or `RDMA`; empty if it is about the rail.
+        own_look: what to look at next, where that does not follow from the kind; see `look`.
     """
 
     kind: str
@@ -28,6 +30,12 @@ class RailFinding(NamedTuple):
     nodes: tuple[str, ...]
     text: str
     speed: str = ""
+    own_look: str = ""
+
+    @property
+    def look(self) -> str:
+        """What to look at next."""
+        return self.own_look or look(self.kind, len(self.nodes))
 
 
 def grouped(measured: Sequence[Measured], wrong: IsWrong) -> Iterator[tuple[tuple[str, ...], list[Measured]]]:

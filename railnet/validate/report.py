@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import zip_longest
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ WORDS = Words({"cut": Colour.RED, "fail": Colour.RED, "?": Colour.YELLOW, "no fi
 Shown = Callable[[Measured | None], str]
 _LARGEST_MATRIX = 12  # nodes, whose columns fit into a line
 _SLOWEST = 10  # pairs of a larger rail that are shown
+LOOK_AT = "  look at: "
 _REASONS = 4  # of what was not tried; each pair may have its own
 
 
@@ -136,11 +138,19 @@ def has_rdma(measured: Sequence[Measured]) -> bool:
 def lists(report: Report) -> tuple[tuple[str, Sequence[str]], ...]:
     """Return what a person reads below the matrices: each list with its title."""
     return (
-        ("findings", [finding.text for finding in report.findings]),
-        ("warnings", [finding.text for finding in report.warnings]),
+        ("findings", list(_told(report.findings))),
+        ("warnings", list(_told(report.warnings))),
         ("not tested", report.untested),
         ("not judged", report.unjudged),
     )
+
+
+def _told(findings: Sequence[RailFinding]) -> Iterator[str]:
+    """Yield each finding, and after the last of several that have the same advice what to look at."""
+    for finding, following in zip_longest(findings, findings[1:]):
+        yield finding.text
+        if following is None or following.look != finding.look:
+            yield f"{LOOK_AT}{finding.look}"
 
 
 def rendered(report: Report, *, wide: bool = False) -> Iterator[str]:
@@ -173,12 +183,17 @@ def as_json(report: Report) -> dict[str, Any]:
         "limits": report.limits._asdict(),
         "nodes": {node: [rail._asdict() for rail in rails] for node, rails in sorted(report.rails_of.items())},
         "pairs": [{**measurement.pair._asdict(), **_numbers(measurement)} for measurement in report.measured],
-        "findings": [finding._asdict() for finding in report.findings],
-        "warnings": [finding._asdict() for finding in report.warnings],
+        "findings": [_finding(finding) for finding in report.findings],
+        "warnings": [_finding(finding) for finding in report.warnings],
         "untested": list(report.untested),
         "unjudged": list(report.unjudged),
         "notTried": not_tried(report) or None,
     }
+
+
+def _finding(finding: RailFinding) -> dict[str, Any]:
+    kind, rail, nodes, text, speed, _ = finding
+    return {"kind": kind, "rail": rail, "nodes": nodes, "text": text, "speed": speed or None, "look": finding.look}
 
 
 def _numbers(measurement: Measured) -> dict[str, Any]:

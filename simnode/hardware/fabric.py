@@ -7,6 +7,7 @@ import os
 import selectors
 import socket
 import threading
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self
@@ -91,10 +92,11 @@ class Fabric:
 
     Attributes:
         most_bytes: larger packets are dropped without a word, as by a switch whose MTU is smaller than its neighbours'.
+        packet_seconds: how long each packet waits before the next one, as at a port that has trained at a low rate.
     """
 
     def __init__(self) -> None:
-        self.most_bytes = _PACKET_BYTES
+        self.most_bytes, self.packet_seconds = _PACKET_BYTES, 0.0
         self._lock = threading.Lock()
         self._on_gone: dict[FabricPort, Callable[[], None]] = {}
         self._behind: dict[bytes, FabricPort] = {}
@@ -137,8 +139,8 @@ class Fabric:
         self._carrying = False
 
     def start(self) -> None:
-        """Carry packets of all sizes again."""
-        self._carrying, self.most_bytes = True, _PACKET_BYTES
+        """Carry packets of all sizes again, without a wait."""
+        self._carrying, self.most_bytes, self.packet_seconds = True, _PACKET_BYTES, 0.0
 
     def close(self) -> None:
         """End the thread."""
@@ -184,6 +186,8 @@ class Fabric:
         if offsets is None or not self._carrying or len(packet) > self.most_bytes:
             self._count(packet, carried=False)
             return
+        if self.packet_seconds:
+            time.sleep(self.packet_seconds)
         at_source, at_destination, length = offsets
         self._behind[packet[at_source : at_source + length]] = source
         known = self._behind.get(packet[at_destination : at_destination + length])

@@ -48,7 +48,8 @@ def test_rails_between_two_pods_are_measured_over_their_fabrics_and_nothing_is_l
 
     assert set(found) == {0, 1}
     assert [(one.failed, one.untried) for one in found.values()] == [("", "")] * 2
-    assert (report.findings, report.untested, left(node)) == ((), (), [])
+    assert [one for one in report.findings if one.kind != "slow"] == []  # both fabrics share this machine's processors
+    assert (report.untested, left(node)) == ((), [])
     for rail, one in found.items():
         assert one.gbits is not None
         assert carried[rail] * 8 >= one.gbits * 1e9 * 0.4  # what was measured in half a second went over this fabric
@@ -61,8 +62,23 @@ def test_rail_that_is_cut_is_named_and_the_other_is_sound(node: ClusterNode, nod
 
     (cut,) = report.findings
     assert (cut.kind, cut.rail, set(cut.nodes)) == ("cut", 1, set(nodes))
+    assert cut.look.startswith("the ports of both nodes")
+    assert [why.partition(":")[0] for why in report.unjudged] == ["rail 0, TCP"]  # nothing is left to compare it with
     assert {one.pair.rail for one in report.measured if not one.failed} == {0}
     assert left(node) == []
+
+
+def test_rail_below_a_tenth_of_the_other_one_is_named(
+    node: ClusterNode, nodes: list[str], measured: Callable[[str], None]
+) -> None:
+    node.fabrics[1].packet_seconds = 0.0005
+    report = validate()
+
+    (slow,) = report.findings
+    measured(slow.text)
+    assert (slow.kind, slow.rail, set(slow.nodes), slow.speed) == ("slow", 1, set(nodes), "TCP")
+    assert slow.text.endswith("the speed of the other rail")
+    assert (report.unjudged, left(node)) == ((), [])
 
 
 def test_rail_that_is_cut_in_the_middle_of_a_run_is_named(node: ClusterNode) -> None:

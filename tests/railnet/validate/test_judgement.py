@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from railnet.validate.judgement import RailLimits, findings, usual
+from railnet.validate.judgement import RailLimits, findings, judge, usual
 from railnet.validate.measured import Measured, MeasuredRdma, parse
 from railnet.validate.pair_plan import Pair
 from railnet.validate.rail_finding import RailFinding
@@ -81,6 +81,25 @@ def test_path_that_carries_less_than_its_netdevs_is_named() -> None:
 
     assert (found.kind, found.nodes) == ("mtu", ("c",))
     assert found.text.endswith("no packet above 2044 bytes arrives, though netdevs have MTU 4092")
+
+
+def test_each_kind_of_finding_says_what_to_look_at_next() -> None:
+    rdma = MeasuredRdma(5.0, 9.0, "rping: status 1")
+    wrong = [one._replace(mtu=1500, rdma=rdma) for one in all_pairs(0, "abc")]
+    ports = [
+        measured(1, "a", "b", port_gbits=(400.0, 400.0)),
+        measured(1, "a", "c", port_gbits=(400.0, 10.0), gbits=1.0),
+    ]
+    judgement = judge(
+        [*wrong, *ports, cut(2, "a", "b")],
+        {**mtus(0, "abc", c=2044), **mtus(1, "abc"), **mtus(2, "ab")},
+        RailLimits(most_microseconds=1, least_rdma_gbits=10),
+    )
+
+    assert {one.kind for one in judgement.findings} == {"cut", "late", "mtu", "port", "rdma", "slow"}
+    assert [one.text for one in judgement.findings if not one.look] == []
+    looks = [one.look for one in judgement.findings if one.kind == "mtu"]
+    assert [look.split(" ", 3)[1] for look in looks] == ["`mtu`", "MTU"]  # of the netdev, and of the path
 
 
 def test_tcp_that_stands_still_where_large_packets_are_lost_is_the_mtus_finding() -> None:

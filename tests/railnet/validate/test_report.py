@@ -40,6 +40,7 @@ def test_matrix_names_the_cut_rail() -> None:
         "",
         "findings:",
         "  rail 0 of node c, all its 2 pairs: no connection, or it was lost (round trip: No route to host)",
+        "    look at: the port of this node (`railnet doctor` in its Railnet pod), then its cable and the switch's port",
         "",
         "not tested:",
         "  node d: it is not ready: kubelet has stopped",
@@ -68,6 +69,12 @@ def test_warnings_are_apart_from_findings() -> None:
     assert lines[lines.index("warnings:") + 1].startswith("  rail 0 of node c, all its 2 pairs: TCP 60.0 Gbit/s, 67%")
     assert (as_json(shown)["findings"], [one["nodes"] for one in as_json(shown)["warnings"]]) == ([], [("c",)])
     assert page.cells == ["none", "good", "doubtful", "good", "none", "doubtful", "doubtful", "doubtful", "none"]
+
+
+def test_each_finding_says_what_to_look_at_in_json_too() -> None:
+    (finding,) = as_json(CUT)["findings"]
+
+    assert finding["look"].startswith("the port of this node")
 
 
 def test_large_rail_is_a_list_of_its_slowest_pairs_and_says_what_the_plan_left_out() -> None:
