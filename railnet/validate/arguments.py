@@ -10,6 +10,7 @@ from railnet.cli.arguments import RAILS, add_connection, add_namespace, add_outp
 from railnet.cli.exit_status import ExitStatus
 from railnet.cli.messages import say
 from railnet.validate.failure import ValidateFailed
+from railnet.validate.mode import Mode
 
 _MOST_SECONDS = 600.0
 
@@ -37,7 +38,14 @@ def add(validate: argparse.ArgumentParser) -> None:
         help="the pods' image; it needs python3, and for RDMA perftest and rping (python:3-slim)",
     )
     validate.add_argument(
-        "--seconds", type=_seconds, default=3.0, help="how long the bandwidth of each pair is measured (3)"
+        "--mode",
+        choices=[str(mode) for mode in Mode],
+        default=str(Mode.FULL),
+        help="quick: each node with two others, 1 s each, TCP and UDP alone; full: more pairs, 3 s, and RDMA where the image has its tools; "
+        "strict: as full, 10 s; warnings are findings, and RDMA must have been tested (full)",
+    )
+    validate.add_argument(
+        "--seconds", type=_seconds, help="how long the bandwidth of each pair is measured (1, 3 or 10, by the mode)"
     )
     validate.add_argument(
         "--start-seconds", type=_seconds, default=120.0, help="how long the pods may take to start (120)"
@@ -97,6 +105,16 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
 
 
 def _run(arguments: argparse.Namespace) -> ExitStatus:
+    mode = Mode(arguments.mode)
+    for_rdma = {
+        "--gpudirect": arguments.gpudirect,
+        "--least-rdma-gbits": arguments.least_rdma_gbits is not None,
+        "--most-rdma-microseconds": arguments.most_rdma_microseconds is not None,
+    }
+    given = [option for option, is_given in for_rdma.items() if is_given]
+    if given and not mode.tries_rdma:
+        say(f"--mode {mode} tries no RDMA, so {' and '.join(given)} would say nothing; leave out one of the two")
+        return ExitStatus.USAGE
     from railnet.cli.connection import connect_with_exec  # noqa: PLC0415
     from railnet.validate.html_report import html  # noqa: PLC0415
     from railnet.validate.judgement import RailLimits  # noqa: PLC0415
@@ -112,7 +130,7 @@ def _run(arguments: argparse.Namespace) -> ExitStatus:
         selector=arguments.selector,
         most=arguments.most_nodes,
         rails=arguments.rails,
-        seconds=arguments.seconds,
+        seconds=arguments.seconds or mode.seconds,
         start_seconds=arguments.start_seconds,
         seed=arguments.seed,
         limits=RailLimits(
@@ -121,6 +139,7 @@ def _run(arguments: argparse.Namespace) -> ExitStatus:
             arguments.least_rdma_gbits,
             arguments.most_rdma_microseconds,
         ),
+        mode=mode,
     )
     output = output_of(arguments)
     report = Validation(api, execution, this_run, wanted, say).report()

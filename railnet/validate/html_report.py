@@ -67,7 +67,7 @@ def _rail(report: Report, rail: int) -> Iterator[str]:
     wrong = [finding for finding in report.findings if finding.rail == rail]
     doubtful = [finding for finding in report.warnings if finding.rail == rail]
     yield f"<h2>Rail {rail}</h2>"
-    yield f'<p class="quiet">{escape("; ".join(filter(None, (summary(measured), coverage(measured)))))}.</p>'
+    yield f'<p class="quiet">{escape("; ".join(filter(None, (summary(measured), coverage(measured, report.mode)))))}.</p>'
     yield from _matrix(measured, "TCP, Gbit/s", cell, _but(RDMA, wrong), _but(RDMA, doubtful))
     if has_rdma(measured):
         yield from _matrix(measured, "RDMA, Gbit/s", rdma_cell, _but(TCP, wrong), _but(TCP, doubtful))

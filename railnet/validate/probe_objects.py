@@ -145,16 +145,18 @@ def pod(run: Run, target: Target, owner_uid: str) -> JsonObject:
     }
 
 
-def measurement(netdev: str, source: str, peer: str, seconds: float, *, gpu: bool = False) -> list[str]:
-    """Return the command by which a client's pod measures a rail. `gpu` has the tools for RDMA use a GPU's memory."""
+def measurement(
+    netdev: str, source: str, peer: str, seconds: float, *, rdma: bool = True, gpu: bool = False
+) -> list[str]:
+    """Return the command by which a client's pod measures a rail, with `rdma` by its tools as well; `gpu` has these use a GPU's memory."""
     options = {"--netdev": netdev, "--source": source, "--peer": peer, "--seconds": f"{seconds:g}"}
-    tools = [text for tool in TOOLS for text in ("--tool", tool)]
+    tools = [text for tool in (TOOLS if rdma else ()) for text in ("--tool", tool)]
     return [
         "python3",
         PROBE,
         *(text for option in options.items() for text in option),
         *tools,
-        *(("--gpu",) if gpu else ()),
+        *(("--gpu",) if gpu and rdma else ()),
     ]
 
 

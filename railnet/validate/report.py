@@ -11,6 +11,7 @@ from railnet.cli.colour import Colour, Words
 from railnet.cli.table import Column, aligned
 from railnet.validate.judgement import RailLimits, usual
 from railnet.validate.measured import Measured
+from railnet.validate.mode import Mode
 from railnet.validate.probe_pod_state import PodRail
 from railnet.validate.rail_finding import RailFinding
 
@@ -32,6 +33,7 @@ class Report(NamedTuple):
         gpu: whether RDMA was tried with a GPU's memory.
         warnings: what may be wrong: a rail that is slower than it should be, and faster than half of that.
         unjudged: the speeds that were measured and could not be judged, with the reason.
+        mode: how thorough the run was.
     """
 
     rails_of: dict[str, tuple[PodRail, ...]]
@@ -42,6 +44,7 @@ class Report(NamedTuple):
     gpu: bool = False
     warnings: tuple[RailFinding, ...] = ()
     unjudged: tuple[str, ...] = ()
+    mode: Mode = Mode.FULL
 
     @property
     def rails(self) -> list[int]:
@@ -55,6 +58,8 @@ class Report(NamedTuple):
 
 def not_tried(report: Report) -> str:
     """Return the last line: the optional tests that were not made; empty if all were made."""
+    if not report.mode.tries_rdma:
+        return f"not tried: RDMA and GPUDirect (--mode {report.mode})"
     parts = [*untried_tools(report.measured)[:_REASONS], *(() if report.gpu else ("GPUDirect",))]
     return f"not tried: {'; '.join(parts)}" if parts else ""
 
@@ -105,11 +110,12 @@ def summary(measured: Sequence[Measured]) -> str:
     return f"largest packet {usual(mtus)} bytes, round trip {median(trips):.0f} us{rdma}"
 
 
-def coverage(measured: Sequence[Measured]) -> str:
+def coverage(measured: Sequence[Measured], mode: Mode = Mode.FULL) -> str:
     """Return how many of a rail's pairs the plan has, if not all; empty otherwise."""
     count = len(nodes_of(measured))
     every = count * (count - 1) // 2
-    return "" if len(measured) == every else f"{len(measured)} of {every} pairs: a ring, and random pairs"
+    which = "a ring" if mode.ring_only else "a ring, and random pairs"
+    return "" if len(measured) == every else f"{len(measured)} of {every} pairs: {which}"
 
 
 def cell(measurement: Measured | None) -> str:
@@ -159,7 +165,7 @@ def rendered(report: Report, *, wide: bool = False) -> Iterator[str]:
     for rail in report.rails:
         measured = report.of_rail(rail)
         yield ""
-        yield f"rail {rail}: {'; '.join(filter(None, (summary(measured), coverage(measured))))}"
+        yield f"rail {rail}: {'; '.join(filter(None, (summary(measured), coverage(measured, report.mode))))}"
         table = (
             _matrix if len(nodes_of(measured)) <= _LARGEST_MATRIX else partial(_list, most=None if wide else _SLOWEST)
         )
@@ -180,6 +186,7 @@ def as_json(report: Report) -> dict[str, Any]:
     """Return the report for programs."""
     return {
         "version": VERSION,
+        "mode": str(report.mode),
         "limits": report.limits._asdict(),
         "nodes": {node: [rail._asdict() for rail in rails] for node, rails in sorted(report.rails_of.items())},
         "pairs": [{**measurement.pair._asdict(), **_numbers(measurement)} for measurement in report.measured],

@@ -68,6 +68,11 @@ def together(judgements: Iterable[Judgement]) -> Judgement:
     )
 
 
+def strictly(judgement: Judgement) -> Judgement:
+    """Return a judgement whose warnings are findings."""
+    return judgement._replace(findings=(*judgement.findings, *judgement.warnings), warnings=())
+
+
 def port_rates(measured: Iterable[Measured]) -> dict[tuple[int, str], float]:
     """Return the rates of ports that the pods have read, the lowest of each."""
     rates: dict[tuple[int, str], float] = {}

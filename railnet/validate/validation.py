@@ -21,10 +21,12 @@ from railnet.validate import rail_probe
 from railnet.validate.failure import ValidateFailed
 from railnet.validate.judgement import RailLimits, judge
 from railnet.validate.measured import Measured, parse
+from railnet.validate.mode import Mode
 from railnet.validate.pair_plan import Pair, Round, plan, untested
 from railnet.validate.probe_objects import CONTAINER, LABEL, Run, Target, choose, measurement, owner, pod
 from railnet.validate.probe_pod_state import PodRail, rails, runs, waits_for
 from railnet.validate.report import Report, untried_tools
+from railnet.validate.speed_judgement import strictly
 
 _LOOK_SECONDS = 1.0
 _PROGRESS_SECONDS = 5.0
@@ -47,6 +49,7 @@ class WantedTests(NamedTuple):
         seconds: how long each bandwidth is measured.
         start_seconds: how long pods may take to start.
         seed: of the random pairs of a large rail.
+        mode: how thorough the tests are.
     """
 
     nodes: frozenset[str]
@@ -57,6 +60,7 @@ class WantedTests(NamedTuple):
     start_seconds: float
     seed: int
     limits: RailLimits
+    mode: Mode = Mode.FULL
 
 
 class RunsCommands(Protocol):
@@ -117,11 +121,13 @@ class Validation:
             for measured_pair in measured
             if measured_pair.untried
         ]
-        limits = self._wanted.limits
-        expected = "GPUDirect" if self._run.gpu else "RDMA" if limits.of_rdma else ""
+        limits, mode = self._wanted.limits, self._wanted.mode
+        expected = "GPUDirect" if self._run.gpu else "RDMA" if limits.of_rdma or mode.needs_rdma else ""
         if expected:
             self._untested += [f"{expected}: {tools}" for tools in untried_tools(measured)]
         judgement = judge(measured, mtus, limits)
+        if not mode.permits_warnings:
+            judgement = strictly(judgement)
         return Report(
             dict(rails_of),
             tuple(measured),
@@ -131,6 +137,7 @@ class Validation:
             bool(self._run.gpu),
             judgement.warnings,
             judgement.unjudged,
+            mode,
         )
 
     def _create(self) -> None:
@@ -189,7 +196,7 @@ class Validation:
 
     def _measured(self, rails_of: Mapping[str, tuple[PodRail, ...]]) -> list[Measured]:
         usable = self._usable(rails_of)
-        rounds = plan(usable, self._wanted.seed)
+        rounds = plan(usable, self._wanted.seed, ring_only=self._wanted.mode.ring_only)
         self._untested += [f"rail {rail}: no other node than {node} has it" for rail, node in untested(usable)]
         measured_pairs: list[Measured] = []
         for number, round_ in enumerate(rounds, 1):
@@ -232,7 +239,14 @@ class Validation:
         if (":" in client.address) != (":" in server.address):
             return Measured(pair, untried=f"{client.address} and {server.address} are of different versions of IP")
         seconds = self._wanted.seconds
-        command = measurement(client.netdev, client.address, server.address, seconds, gpu=bool(self._run.gpu))
+        command = measurement(
+            client.netdev,
+            client.address,
+            server.address,
+            seconds,
+            rdma=self._wanted.mode.tries_rdma,
+            gpu=bool(self._run.gpu),
+        )
         name = next(target.pod for target in self._targets if target.node == pair.client)
         try:
             output = self._exec.run(self._run.pod(name), CONTAINER, command, 2 * seconds + _MORE_SECONDS)

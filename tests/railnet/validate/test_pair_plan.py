@@ -53,3 +53,14 @@ def test_a_rail_of_one_node_is_in_no_test_and_is_named() -> None:
 
 def test_no_nodes_make_no_plan() -> None:
     assert plan({}, seed=1) == ()
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 16, 101])
+def test_a_ring_alone_reaches_each_node_by_its_neighbours_and_no_pair_twice(count: int) -> None:
+    rounds = plan(_nodes(count), seed=1, ring_only=True)
+    pairs = [frozenset((pair.server, pair.client)) for one in rounds for pair in one]
+    of_node = Counter(node for pair in pairs for node in pair)
+
+    assert len(pairs) == len(set(pairs)) == (count if count > 2 else 1)
+    assert set(of_node.values()) == {min(2, count - 1)}
+    assert len(rounds) <= 3

@@ -16,6 +16,7 @@ from railnet.objects.network_status import ANNOTATION
 from railnet.validate import rail_probe, validation
 from railnet.validate.failure import ValidateFailed
 from railnet.validate.judgement import RailLimits
+from railnet.validate.mode import Mode
 from railnet.validate.probe_objects import LABEL, Run
 from railnet.validate.report import Report, rendered
 from railnet.validate.validation import Validation, WantedTests
@@ -188,6 +189,30 @@ def test_limit_of_rdma_that_nothing_could_measure_is_said(cluster: Cluster) -> N
     report = cluster.validate(limits=RailLimits(least_rdma_gbits=380.0))
 
     assert report.untested == ("RDMA: ib_write_bw: not in the image",)
+
+
+def test_quick_mode_tries_no_rdma_and_each_node_with_its_neighbours() -> None:
+    cluster = Cluster(*"abcde")
+    report = cluster.validate(mode=Mode.QUICK)
+
+    assert len(cluster.asked) == 2 * 5
+    assert not [command for command in cluster.commands if "--tool" in command]
+    assert report.untested == ()
+    lines = list(rendered(report))
+    assert lines[2].endswith("5 of 10 pairs: a ring")
+    assert lines[-1] == "not tried: RDMA and GPUDirect (--mode quick)"
+
+
+def test_strict_mode_has_findings_for_warnings_and_needs_rdma(cluster: Cluster) -> None:
+    tools = {"rdma": {"ib_write_bw": {"untried": "not in the image"}}}
+    slow = {**SOUND, **tools, "bits_per_second": 6e10}
+    cluster.answer = lambda source, peer: slow if address("b", 1) in (source, peer) else {**SOUND, **tools}
+
+    full, strict = cluster.validate(), cluster.validate(mode=Mode.STRICT)
+
+    assert ([one.nodes for one in full.warnings], full.findings, full.untested) == ([("b",)], (), ())
+    assert (strict.findings, strict.warnings) == (full.warnings, ())
+    assert strict.untested == ("RDMA: ib_write_bw: not in the image",)
 
 
 def test_gpudirect_has_a_gpu_in_each_pod_and_where_it_cannot_be_tried_that_is_said(cluster: Cluster) -> None:
