@@ -14,8 +14,9 @@ from pathlib import Path
 import yaml
 from kubernetes.client import ApiClient, Configuration
 from kubernetes.config.config_exception import ConfigException
-from kubernetes.config.kube_config import load_kube_config
+from kubernetes.config.kube_config import list_kube_config_contexts, load_kube_config
 
+from railnet.apiserver.cluster_name import ClusterName, server_of
 from railnet.apiserver.kubernetes_package_transport import PooledTransport
 
 _CONNECT_SECONDS, _ANSWER_SECONDS = 5.0, 30.0  # a person may be far from the cluster, and wait for a long list
@@ -58,6 +59,7 @@ class KubeconfigTransport(PooledTransport):
             raise NoKubeconfig(f"kubeconfig {names} has a user name and a password; Kubernetes takes none")
         configuration.retries = False  # the caller decides whether a request is sent again
         self._configuration = configuration
+        self.cluster = ClusterName(server_of(configuration.host), context or self._current_context())
         try:
             self._client = ApiClient(configuration)
         except OSError as error:
@@ -76,6 +78,13 @@ class KubeconfigTransport(PooledTransport):
             except ConfigException as error:
                 raise OSError(f"kubeconfig {self._names} gives no token any more: {error}") from None
         return api_key.removeprefix(_BEARER)
+
+    def _current_context(self) -> str:
+        try:
+            _, current = list_kube_config_contexts(self._names)  # type: ignore[no-untyped-call]
+            return str(current["name"])
+        except (ConfigException, OSError, KeyError, TypeError, ValueError):
+            return ""  # the file has changed since it was read; a report without the name is as good
 
     def _current(self) -> ApiClient:
         return self._client

@@ -19,6 +19,7 @@ from kubernetes.client import ApiClient, Configuration
 from kubernetes.client.exceptions import ApiException
 
 from railnet.apiserver.client import Answer, Stream
+from railnet.apiserver.cluster_name import ClusterName
 from railnet.apiserver.pod_exec import ExecutedCommand
 from railnet.apiserver.request import Request
 from railnet.apiserver.service_account import ServiceAccount
@@ -42,7 +43,13 @@ _MOST_WRITTEN_BYTES = 4 << 20  # by one command, to all channels; the probe of `
 
 
 class PooledTransport(ABC):
-    """Sends through the pool of connections of an `ApiClient`; which client that is, the heir says."""
+    """Sends through the pool of connections of an `ApiClient`; which client that is, the heir says.
+
+    Attributes:
+        cluster: which one it reaches.
+    """
+
+    cluster: ClusterName
 
     def __init__(
         self, connect: float = _CONNECT_SECONDS, answer: float = _ANSWER_SECONDS, silence: float = _SILENCE_SECONDS
@@ -134,6 +141,7 @@ class KubernetesTransport(PooledTransport):
         """Reach the API server of an account; the seconds are as `PooledTransport`'s."""
         super().__init__(connect, answer, silence)
         self._account = account
+        self.cluster = ClusterName(f"{account.host}:{account.port}")
         self._lock = threading.Lock()
         self._trusted = b""
         self._client: ApiClient | None = None

@@ -45,10 +45,10 @@ def add_namespaces(command: argparse.ArgumentParser) -> None:
     )
 
 
-def add_output(command: argparse.ArgumentParser, wide: str = "") -> None:
-    """Add what chooses how the command prints; `wide` says what `-o wide` has more, if there is more."""
-    forms = [Form.JSON, Form.YAML, *([Form.WIDE] if wide else [])]
-    more = f"; wide: {wide}" if wide else ""
+def add_output(command: argparse.ArgumentParser, wide: str = "", *, ctrf: bool = False) -> None:
+    """Add what chooses how the command prints; `wide` says what `-o wide` has more, if there is more; `ctrf` adds `-o ctrf`."""
+    forms = [Form.JSON, Form.YAML, *([Form.WIDE] if wide else []), *([Form.CTRF] if ctrf else [])]
+    more = (f"; wide: {wide}" if wide else "") + ("; ctrf: the Common Test Report Format" if ctrf else "")
     which = command.add_mutually_exclusive_group()
     which.add_argument(
         "-o", "--output", choices=[str(form) for form in forms], help=f"print it as JSON or YAML{more} (a table)"

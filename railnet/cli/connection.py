@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from railnet.apiserver import service_account
 from railnet.apiserver.client import NoAnswer, RequestFailed, StreamingTransport, UserApiServer
+from railnet.apiserver.cluster_name import ClusterName
 from railnet.apiserver.pod_exec import PodExec
 from railnet.apiserver.request import JsonObject, Request
 from railnet.backoff import Backoff
@@ -91,8 +92,20 @@ def connect_with_exec(
     Raises:
         Misconfigured: as `connect`.
     """
+    api, execution, _ = connect_to_cluster(environ, kubeconfig, context, program)
+    return api, execution
+
+
+def connect_to_cluster(
+    environ: Mapping[str, str], kubeconfig: str | None, context: str | None, program: str
+) -> tuple[PatientApiServer, PodExec, ClusterName]:
+    """Return what `connect_with_exec` returns, and which cluster it is.
+
+    Raises:
+        Misconfigured: as `connect`.
+    """
     transport, token = _transport(environ, kubeconfig, context)
-    return PatientApiServer(transport, token, program=program), PodExec(transport, token)
+    return PatientApiServer(transport, token, program=program), PodExec(transport, token), transport.cluster
 
 
 def _transport(

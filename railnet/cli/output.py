@@ -18,6 +18,7 @@ class Form(StrEnum):
     WIDE = "wide"
     JSON = "json"
     YAML = "yaml"
+    CTRF = "ctrf"  # the Common Test Report Format, which is JSON
 
 
 class Output(NamedTuple):
@@ -38,7 +39,7 @@ class Output(NamedTuple):
     @property
     def for_programs(self) -> bool:
         """Return whether a program reads the output."""
-        return self.form in (Form.JSON, Form.YAML)
+        return self.form in (Form.JSON, Form.YAML, Form.CTRF)
 
     def show(self, told: object, lines: Iterable[str], words: Words = PLAIN) -> None:
         """Print one report: `told` for a program, `lines` for a person. Only what is printed is taken from `lines`."""
@@ -55,7 +56,7 @@ class Output(NamedTuple):
     def text(self, told: object) -> str:
         """Return a report for a program, as a whole document."""
         text = json.dumps(told, indent=1)
-        return text + "\n" if self.form is Form.JSON else _yaml(text)
+        return _yaml(text) if self.form is Form.YAML else text + "\n"
 
     def text_of_series(self, told: object) -> str:
         """Return one report of many that follow each other: a line of JSON, or a document of YAML."""

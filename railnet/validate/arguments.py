@@ -9,6 +9,7 @@ from pathlib import Path
 from railnet.cli.arguments import RAILS, add_connection, add_namespace, add_output, output_of
 from railnet.cli.exit_status import ExitStatus
 from railnet.cli.messages import say
+from railnet.cli.output import Form
 from railnet.validate.failure import ValidateFailed
 from railnet.validate.mode import Mode
 
@@ -82,7 +83,13 @@ def add(validate: argparse.ArgumentParser) -> None:
         metavar="RESOURCE",
         help="have the tools for RDMA use the memory of a GPU, which each pod requests by this resource (nvidia.com/gpu)",
     )
-    add_output(validate, "all pairs of a large rail")
+    validate.add_argument(
+        "--baseline",
+        type=Path,
+        metavar="FILE",
+        help="compare with this earlier report, of -o json: a pair below half of its speed there is a finding, below 0.8 a warning",
+    )
+    add_output(validate, "all pairs of a large rail", ctrf=True)
     validate.add_argument("--html", type=Path, metavar="FILE", help="write the report as an HTML file as well")
     add_connection(validate)
 
@@ -91,7 +98,7 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
     """Validate, and return the exit status.
 
     Raises:
-        Misconfigured, OSError: there is no API server to ask, or the HTML file cannot be written.
+        Misconfigured, OSError: there is no API server to ask, the baseline is no report, or the HTML file cannot be written.
     """
     from railnet.apiserver.client import RequestFailed  # noqa: PLC0415 - `railnet version` needs none of it
     from railnet.train.interruption import ended_by_sigterm  # noqa: PLC0415
@@ -115,14 +122,19 @@ def _run(arguments: argparse.Namespace) -> ExitStatus:
     if given and not mode.tries_rdma:
         say(f"--mode {mode} tries no RDMA, so {' and '.join(given)} would say nothing; leave out one of the two")
         return ExitStatus.USAGE
-    from railnet.cli.connection import connect_with_exec  # noqa: PLC0415
+    from railnet.cli.connection import connect_to_cluster  # noqa: PLC0415
+    from railnet.validate import baseline  # noqa: PLC0415
+    from railnet.validate.ctrf import as_ctrf  # noqa: PLC0415
     from railnet.validate.html_report import html  # noqa: PLC0415
     from railnet.validate.judgement import RailLimits  # noqa: PLC0415
     from railnet.validate.probe_objects import Run  # noqa: PLC0415
     from railnet.validate.report import WORDS, as_json, rendered  # noqa: PLC0415
     from railnet.validate.validation import Validation, WantedTests  # noqa: PLC0415
 
-    api, execution = connect_with_exec(os.environ, arguments.kubeconfig, arguments.context, "railnet validate")
+    earlier = None if arguments.baseline is None else baseline.read(arguments.baseline)
+    api, execution, cluster = connect_to_cluster(
+        os.environ, arguments.kubeconfig, arguments.context, "railnet validate"
+    )
     name = f"railnet-validate-{uuid.uuid4().hex[:8]}"
     this_run = Run(name, arguments.namespace, arguments.image, arguments.resource, arguments.gpudirect)
     wanted = WantedTests(
@@ -140,12 +152,15 @@ def _run(arguments: argparse.Namespace) -> ExitStatus:
             arguments.most_rdma_microseconds,
         ),
         mode=mode,
+        earlier=earlier,
     )
     output = output_of(arguments)
     report = Validation(api, execution, this_run, wanted, say).report()
+    report = report._replace(about=report.about._replace(server=cluster.server, context=cluster.context))
     if arguments.html is not None:
         arguments.html.write_text(html(report), encoding="utf-8")
-    output.show(as_json(report), rendered(report, wide=output.wide), WORDS)
+    told = as_ctrf(report) if output.form is Form.CTRF else as_json(report)
+    output.show(told, rendered(report, wide=output.wide), WORDS)
     if report.findings:
         return ExitStatus.FAILED
     unknown = report.untested or report.unjudged or not report.measured

@@ -9,6 +9,7 @@ from functools import partial
 from operator import gt, lt
 from typing import NamedTuple
 
+from railnet.validate.baseline import Earlier, compare, knows
 from railnet.validate.measured import Measured
 from railnet.validate.next_look import NETDEV_MTU, PATH_MTU
 from railnet.validate.pair_plan import Pair
@@ -41,20 +42,24 @@ class RailLimits(NamedTuple):
         return self.least_rdma_gbits is not None or self.most_rdma_microseconds is not None
 
 
-def judge(measured: Sequence[Measured], mtus: Mtus, limits: RailLimits) -> Judgement:
-    """Judge all measurements: by the limits, and speeds without a limit beside each other and by the ports' rates."""
+def judge(measured: Sequence[Measured], mtus: Mtus, limits: RailLimits, earlier: Earlier | None = None) -> Judgement:
+    """Judge all measurements: by the limits, speeds without a limit beside each other and by the ports' rates, all speeds by an earlier run."""
     tried = [measurement for measurement in measured if not measurement.untried]
     rates = port_rates(tried)
     unlimited = [
         speed for speed, limit in ((TCP, limits.least_gbits), (RDMA, limits.least_rdma_gbits)) if limit is None
     ]
-    return together(
+    judgement = together(
         (
             Judgement(findings(tried, mtus, limits)),
             judge_ports(rates),
             *(judge_speed(tried, speed, rates) for speed in unlimited),
         )
     )
+    if earlier is None:
+        return judgement
+    unjudged = [why for why in judgement.unjudged if not knows(earlier, tried, why.rail, why.speed)]
+    return together((judgement._replace(unjudged=tuple(unjudged)), compare(tried, earlier)))
 
 
 def findings(measured: Sequence[Measured], mtus: Mtus, limits: RailLimits) -> tuple[RailFinding, ...]:

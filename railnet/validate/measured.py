@@ -37,6 +37,7 @@ class Measured(NamedTuple):
         failed: why the pair has no connection, or lost it; empty if all was measured.
         untried: why the probe could not be run, which says nothing about the rail; empty if it ran.
         rdma: what tools for RDMA have measured.
+        seconds: how long the measurement took, with all its tools.
         port_gbits: the rates of the server's port and of the client's, in Gbit/s; None for one that its pod cannot read.
     """
 
@@ -48,6 +49,7 @@ class Measured(NamedTuple):
     untried: str = ""
     rdma: MeasuredRdma = MeasuredRdma()
     port_gbits: tuple[float | None, float | None] = (None, None)
+    seconds: float = 0.0
 
 
 _WORDS = {"round_trip_seconds": "round trip", "mtu": "largest packet", "bits_per_second": "bandwidth"}

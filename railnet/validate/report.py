@@ -14,6 +14,8 @@ from railnet.validate.measured import Measured
 from railnet.validate.mode import Mode
 from railnet.validate.probe_pod_state import PodRail
 from railnet.validate.rail_finding import RailFinding
+from railnet.validate.report_format import FORMAT
+from railnet.validate.speed_judgement import Unjudged
 
 WORDS = Words({"cut": Colour.RED, "fail": Colour.RED, "?": Colour.YELLOW, "no findings": Colour.GREEN})
 Shown = Callable[[Measured | None], str]
@@ -21,6 +23,30 @@ _LARGEST_MATRIX = 12  # nodes, whose columns fit into a line
 _SLOWEST = 10  # pairs of a larger rail that are shown
 LOOK_AT = "  look at: "
 _REASONS = 4  # of what was not tried; each pair may have its own
+
+
+class RunDescription(NamedTuple):
+    """Which run a report is of.
+
+    Attributes:
+        started: when, as ISO 8601 in UTC.
+        seconds: how long it took, with the pods' start and end.
+        server: the host and port of the API server.
+        context: of the kubeconfig.
+        namespace: of the pods.
+        image: of the pods.
+        measured_seconds: how long each bandwidth was measured.
+        baseline: the earlier run that this one was compared with; empty if there is none.
+    """
+
+    started: str = ""
+    seconds: float = 0.0
+    server: str = ""
+    context: str = ""
+    namespace: str = ""
+    image: str = ""
+    measured_seconds: float = 0.0
+    baseline: str = ""
 
 
 class Report(NamedTuple):
@@ -34,6 +60,8 @@ class Report(NamedTuple):
         warnings: what may be wrong: a rail that is slower than it should be, and faster than half of that.
         unjudged: the speeds that were measured and could not be judged, with the reason.
         mode: how thorough the run was.
+        uncompared: which nodes are in this run or in the baseline alone.
+        about: which run it is.
     """
 
     rails_of: dict[str, tuple[PodRail, ...]]
@@ -43,8 +71,10 @@ class Report(NamedTuple):
     limits: RailLimits
     gpu: bool = False
     warnings: tuple[RailFinding, ...] = ()
-    unjudged: tuple[str, ...] = ()
+    unjudged: tuple[Unjudged, ...] = ()
     mode: Mode = Mode.FULL
+    uncompared: tuple[str, ...] = ()
+    about: RunDescription = RunDescription()
 
     @property
     def rails(self) -> list[int]:
@@ -147,7 +177,8 @@ def lists(report: Report) -> tuple[tuple[str, Sequence[str]], ...]:
         ("findings", list(_told(report.findings))),
         ("warnings", list(_told(report.warnings))),
         ("not tested", report.untested),
-        ("not judged", report.unjudged),
+        ("not judged", [unjudged.text for unjudged in report.unjudged]),
+        ("not compared", report.uncompared),
     )
 
 
@@ -186,6 +217,8 @@ def as_json(report: Report) -> dict[str, Any]:
     """Return the report for programs."""
     return {
         "version": VERSION,
+        "format": FORMAT,
+        "run": _description(report.about),
         "mode": str(report.mode),
         "limits": report.limits._asdict(),
         "nodes": {node: [rail._asdict() for rail in rails] for node, rails in sorted(report.rails_of.items())},
@@ -193,8 +226,22 @@ def as_json(report: Report) -> dict[str, Any]:
         "findings": [_finding(finding) for finding in report.findings],
         "warnings": [_finding(finding) for finding in report.warnings],
         "untested": list(report.untested),
-        "unjudged": list(report.unjudged),
+        "unjudged": [unjudged.text for unjudged in report.unjudged],
+        "uncompared": list(report.uncompared),
         "notTried": not_tried(report) or None,
+    }
+
+
+def _description(about: RunDescription) -> dict[str, Any]:
+    return {
+        "started": about.started or None,
+        "seconds": round(about.seconds, 1),
+        "server": about.server or None,
+        "context": about.context or None,
+        "namespace": about.namespace or None,
+        "image": about.image or None,
+        "measuredSeconds": about.measured_seconds,
+        "baseline": about.baseline or None,
     }
 
 

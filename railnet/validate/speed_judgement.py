@@ -50,12 +50,20 @@ TCP = Speed("TCP", "--least-gbits", lambda measurement: measurement.gbits, of_po
 RDMA = Speed("RDMA", "--least-rdma-gbits", lambda measurement: measurement.rdma.gbits, of_port=True)
 
 
+class Unjudged(NamedTuple):
+    """A speed of a rail that was measured and not judged, and why."""
+
+    rail: int
+    speed: Speed
+    text: str
+
+
 class Judgement(NamedTuple):
-    """What is wrong, what may be, and which speeds were not judged, with the reason."""
+    """What is wrong, what may be, and which speeds were not judged."""
 
     findings: tuple[RailFinding, ...] = ()
     warnings: tuple[RailFinding, ...] = ()
-    unjudged: tuple[str, ...] = ()
+    unjudged: tuple[Unjudged, ...] = ()
 
 
 def together(judgements: Iterable[Judgement]) -> Judgement:
@@ -132,15 +140,19 @@ def _judge_rail(
     judgement = _by_level(verdicts)
     if any(reference.gbits for reference in (of_pairs, of_others, of_ports)):
         return judgement
-    return judgement._replace(
-        unjudged=(f"rail {rail}, {speed.name}: {_why_unjudged(pairs, typical)}; give {speed.limit}",)
-    )
+    why = f"rail {rail}, {speed.name}: {_why_unjudged(pairs, typical)}; give {speed.limit} or --baseline"
+    return judgement._replace(unjudged=(Unjudged(rail, speed, why),))
 
 
 def _typical(pairs: Sequence[Measured], number: Number) -> float:
     """Return the rail's own median, else that of its pairs."""
     own = rail_median(pairs, number)
     return median(_numbers(pairs, number)) if own is None else own
+
+
+def shown_share(slow: float, than: float) -> str:
+    """Return a speed in words, and which part of another one it is."""
+    return f"{slow:.1f} Gbit/s, {slow / than:.0%} of {than:.1f}"
 
 
 def rail_median(pairs: Sequence[Measured], number: Number) -> float | None:
@@ -171,7 +183,7 @@ def _beside(
 
 
 def _compared(slow: float, reference: _Reference) -> str:
-    return f"{slow:.1f} Gbit/s, {slow / reference.gbits:.0%} of {reference.gbits:.1f}, {reference.words}"
+    return f"{shown_share(slow, reference.gbits)}, {reference.words}"
 
 
 def _words_of(rails: int) -> str:

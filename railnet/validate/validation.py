@@ -7,6 +7,7 @@ collector stands still.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from queue import SimpleQueue
@@ -18,6 +19,7 @@ from railnet.apiserver.object_watch import pages
 from railnet.apiserver.request import ApiObject, Collection, JsonObject, create, delete
 from railnet.objects.metadata_times import is_deleted
 from railnet.validate import rail_probe
+from railnet.validate.baseline import Earlier, uncompared
 from railnet.validate.failure import ValidateFailed
 from railnet.validate.judgement import RailLimits, judge
 from railnet.validate.measured import Measured, parse
@@ -25,7 +27,7 @@ from railnet.validate.mode import Mode
 from railnet.validate.pair_plan import Pair, Round, plan, untested
 from railnet.validate.probe_objects import CONTAINER, LABEL, Run, Target, choose, measurement, owner, pod
 from railnet.validate.probe_pod_state import PodRail, rails, runs, waits_for
-from railnet.validate.report import Report, untried_tools
+from railnet.validate.report import Report, RunDescription, untried_tools
 from railnet.validate.speed_judgement import strictly
 
 _LOOK_SECONDS = 1.0
@@ -50,6 +52,7 @@ class WantedTests(NamedTuple):
         start_seconds: how long pods may take to start.
         seed: of the random pairs of a large rail.
         mode: how thorough the tests are.
+        earlier: the run to compare with; None for none.
     """
 
     nodes: frozenset[str]
@@ -61,6 +64,7 @@ class WantedTests(NamedTuple):
     seed: int
     limits: RailLimits
     mode: Mode = Mode.FULL
+    earlier: Earlier | None = None
 
 
 class RunsCommands(Protocol):
@@ -95,6 +99,7 @@ class Validation:
             ValidateFailed: there is nothing to measure.
             RequestFailed: the API server refuses what a run needs.
         """
+        started, began = datetime.now(UTC), time.monotonic()
         chosen = choose(
             self._listed(Collection("v1", "nodes", labels=self._wanted.selector)),
             self._run,
@@ -112,7 +117,15 @@ class Validation:
             self._create()
             rails_of = self._started()
             measured = self._measured(rails_of)
-        return self._judged(rails_of, measured)
+        about = RunDescription(
+            started.isoformat(timespec="seconds"),
+            time.monotonic() - began,
+            namespace=self._run.namespace,
+            image=self._run.image,
+            measured_seconds=self._wanted.seconds,
+            baseline="" if self._wanted.earlier is None else self._wanted.earlier.words,
+        )
+        return self._judged(rails_of, measured)._replace(about=about)
 
     def _judged(self, rails_of: Mapping[str, tuple[PodRail, ...]], measured: Sequence[Measured]) -> Report:
         mtus = {(rail.rail, node): rail.mtu for node, pod_rails in rails_of.items() for rail in pod_rails}
@@ -125,7 +138,7 @@ class Validation:
         expected = "GPUDirect" if self._run.gpu else "RDMA" if limits.of_rdma or mode.needs_rdma else ""
         if expected:
             self._untested += [f"{expected}: {tools}" for tools in untried_tools(measured)]
-        judgement = judge(measured, mtus, limits)
+        judgement = judge(measured, mtus, limits, self._wanted.earlier)
         if not mode.permits_warnings:
             judgement = strictly(judgement)
         return Report(
@@ -138,6 +151,7 @@ class Validation:
             judgement.warnings,
             judgement.unjudged,
             mode,
+            () if self._wanted.earlier is None else tuple(uncompared(measured, self._wanted.earlier)),
         )
 
     def _create(self) -> None:
@@ -228,7 +242,9 @@ class Validation:
 
         def measure(pair: Pair) -> None:
             with room:
-                done.put(self._one(pair, place))
+                began = time.monotonic()
+                measured = self._one(pair, place)
+                done.put(measured._replace(seconds=time.monotonic() - began))
 
         for pair in pairs:  # daemons: Ctrl-C does not wait for them
             Thread(target=measure, args=(pair,), daemon=True).start()

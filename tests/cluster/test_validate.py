@@ -63,7 +63,7 @@ def test_rail_that_is_cut_is_named_and_the_other_is_sound(node: ClusterNode, nod
     (cut,) = report.findings
     assert (cut.kind, cut.rail, set(cut.nodes)) == ("cut", 1, set(nodes))
     assert cut.look.startswith("the ports of both nodes")
-    assert [why.partition(":")[0] for why in report.unjudged] == ["rail 0, TCP"]  # nothing is left to compare it with
+    assert [(why.rail, why.speed.name) for why in report.unjudged] == [(0, "TCP")]  # nothing is left to compare it with
     assert {one.pair.rail for one in report.measured if not one.failed} == {0}
     assert left(node) == []
 

@@ -11,6 +11,7 @@ from tests.fuzz import (
     plan_parsers,
     socket_parsers,
     train_parsers,
+    validate_parsers,
 )
 from tests.fuzz.parser import Parser
 
@@ -26,6 +27,7 @@ PARSERS: dict[str, Parser] = {
         plan_parsers,
         controller_parsers,
         train_parsers,
+        validate_parsers,
     )
     for parser in module.PARSERS
 }

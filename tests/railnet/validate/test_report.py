@@ -46,7 +46,7 @@ def test_matrix_names_the_cut_rail() -> None:
         "  node d: it is not ready: kubelet has stopped",
         "",
         "not judged:",
-        "  rail 0, TCP: 1 pair of two nodes, 90.0 Gbit/s, and no other rail to compare with; give --least-gbits",
+        "  rail 0, TCP: 1 pair of two nodes, 90.0 Gbit/s, and no other rail to compare with; give --least-gbits or --baseline",
         "",
         "not tried: GPUDirect",
     ]

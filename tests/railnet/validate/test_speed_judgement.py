@@ -24,6 +24,15 @@ def judged(pairs: list[Measured], limits: RailLimits | None = None) -> Judgement
     return judge(pairs, all_mtus, limits or RailLimits())
 
 
+ONE_PAIR = (
+    "rail 0, TCP: 1 pair of two nodes, 90.0 Gbit/s, and no other rail to compare with; give --least-gbits or --baseline"
+)
+
+
+def whys(judgement: Judgement) -> list[str]:
+    return [one.text for one in judgement.unjudged]
+
+
 def texts(findings: tuple[RailFinding, ...]) -> list[str]:
     return [one.text for one in findings]
 
@@ -71,11 +80,9 @@ def test_whole_rail_that_is_slow_beside_the_other_rails_is_a_finding() -> None:
 
 
 def test_one_pair_alone_is_not_judged_and_that_is_said() -> None:
-    assert judged(all_pairs(0, "ab")) == Judgement(
-        unjudged=(
-            "rail 0, TCP: 1 pair of two nodes, 90.0 Gbit/s, and no other rail to compare with; give --least-gbits",
-        )
-    )
+    judgement = judged(all_pairs(0, "ab"))
+
+    assert (judgement.findings, judgement.warnings, whys(judgement)) == ((), (), [ONE_PAIR])
 
 
 def test_one_pair_with_a_limit_is_judged_by_it() -> None:
@@ -104,16 +111,14 @@ def test_rails_whose_ports_have_other_rates_are_not_compared() -> None:
 def test_median_that_is_zero_judges_nothing_and_that_is_said() -> None:
     judgement = judged([one._replace(gbits=0.0) for one in all_pairs(0, "abc")])
 
-    assert judgement.unjudged == ("rail 0, TCP: the median is 0; give --least-gbits",)
+    assert whys(judgement) == ["rail 0, TCP: the median is 0; give --least-gbits or --baseline"]
 
 
 def test_cut_pairs_have_no_speed_and_do_not_change_the_median() -> None:
     judgement = judged([*all_pairs(0, "ab"), cut(0, "a", "c"), cut(0, "b", "c")])
 
     assert [(one.kind, one.nodes) for one in judgement.findings] == [("cut", ("c",))]
-    assert judgement.unjudged == (
-        "rail 0, TCP: 1 pair of two nodes, 90.0 Gbit/s, and no other rail to compare with; give --least-gbits",
-    )
+    assert whys(judgement) == [ONE_PAIR]
 
 
 def test_rdma_is_judged_by_the_rate_of_the_ports_and_tcp_is_not() -> None:
@@ -123,7 +128,7 @@ def test_rdma_is_judged_by_the_rate_of_the_ports_and_tcp_is_not() -> None:
     assert texts(judgement.findings) == [
         "rail 0 between a and b: RDMA 190.0 Gbit/s, 48% of 400.0, the rate of its ports"
     ]
-    assert [why.partition(":")[0] for why in judgement.unjudged] == ["rail 0, TCP"]
+    assert [why.partition(":")[0] for why in whys(judgement)] == ["rail 0, TCP"]
 
 
 def test_port_with_a_lower_rate_than_its_rail_is_named() -> None:

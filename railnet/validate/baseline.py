@@ -1,0 +1,158 @@
+"""Compares a run with an earlier one: the JSON that `railnet validate -o json` has written. Pure but for reading the file.
+
+The file may be of any version of Railnet, and of any author: each value that is used is checked.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from railnet.errors import Misconfigured
+from railnet.validate.measured import Measured
+from railnet.validate.rail_finding import RailFinding, grouped, nodes_of_pair, where
+from railnet.validate.report_format import FORMAT
+from railnet.validate.speed_judgement import FINDING, RDMA, TCP, WARNING, Judgement, Speed, shown_share
+
+_LARGEST_FILE = 256 << 20  # bytes; 100,000 pairs have 40 MiB
+_MOST_NODES_SHOWN, _LONGEST_NAME = 8, 253  # the longest name of an object
+
+Place = tuple[int, frozenset[str]]  # a rail, and the two nodes of a pair
+
+
+class Earlier(NamedTuple):
+    """What is known of an earlier run.
+
+    Attributes:
+        name: of its file.
+        started: when it began, as ISO 8601; empty if the file does not say.
+        speeds: in Gbit/s, by the name of the speed and the pair.
+    """
+
+    name: str
+    started: str
+    speeds: Mapping[str, Mapping[Place, float]]
+
+    @property
+    def words(self) -> str:
+        """What reports call it."""
+        return f"{self.name} of {self.started}" if self.started else self.name
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """The nodes that it has measured."""
+        return frozenset(node for speeds in self.speeds.values() for _, nodes in speeds for node in nodes)
+
+
+def read(path: Path) -> Earlier:
+    """Read an earlier report.
+
+    Raises:
+        Misconfigured: the file cannot be read, or is no report that this version knows.
+    """
+    try:
+        with path.open("rb") as file:
+            text = file.read(_LARGEST_FILE + 1)
+    except OSError as error:
+        raise Misconfigured(f"the baseline {path} cannot be read: {error.strerror or error}") from None
+    if len(text) > _LARGEST_FILE:
+        raise Misconfigured(f"the baseline {path} is larger than {_LARGEST_FILE >> 20} MiB, so it is no report")
+    return parse(path.name, text)
+
+
+def parse(name: str, text: bytes) -> Earlier:
+    """Read the content of an earlier report.
+
+    Raises:
+        Misconfigured: it is no report that this version knows.
+    """
+    try:
+        document = json.loads(text, parse_constant=_refuse)
+        version = document.get("format", 1)  # Railnet 0.5 wrote none
+        if type(version) is not int or not 1 <= version <= FORMAT:
+            raise ValueError(f"its format is {version!r:.40}, and this Railnet knows 1 to {FORMAT}")
+        started = document.get("run", {}).get("started", "")
+        speeds: dict[str, dict[Place, float]] = {TCP.name: {}, RDMA.name: {}}
+        for pair in document["pairs"]:
+            place = _place(pair)
+            for speed, told in ((TCP, pair.get("gbits")), (RDMA, (pair.get("rdma") or {}).get("gbits"))):
+                if told is not None:
+                    speeds[speed.name][place] = _number(told)
+        return Earlier(name, started[:40] if isinstance(started, str) else "", speeds)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
+        why = f"{type(error).__name__}: {error!s:.200}"
+        raise Misconfigured(
+            f"the baseline {name} is no report of `railnet validate -o json`: {why}; make one with `railnet validate -o json > FILE`"
+        ) from None
+
+
+def compare(measured: Sequence[Measured], earlier: Earlier) -> Judgement:
+    """Judge each speed by what the same pair had earlier: below half of it is a finding, below 0.8 a warning. A pair without one is not judged."""
+    findings: list[RailFinding] = []
+    warnings: list[RailFinding] = []
+    for speed in (TCP, RDMA):
+        for share, finding in _slower(measured, speed, earlier):
+            (findings if share < FINDING else warnings).append(finding)
+    return Judgement(tuple(findings), tuple(warnings))
+
+
+def knows(earlier: Earlier, measured: Sequence[Measured], rail: int, speed: Speed) -> bool:
+    """Return whether each measured speed of a rail has an earlier one."""
+    of_rail = [
+        measurement for measurement in measured if measurement.pair.rail == rail and speed.of(measurement) is not None
+    ]
+    return all(earlier.speeds[speed.name].get(_place_of(measurement)) for measurement in of_rail)
+
+
+def uncompared(measured: Sequence[Measured], earlier: Earlier) -> Iterator[str]:
+    """Yield which nodes are in one of both runs alone. Pairs are not named: a large rail's random pairs differ from run to run."""
+    now = {node for measurement in measured if not measurement.untried for node in nodes_of_pair(measurement)}
+    for nodes, words in (
+        (now - earlier.nodes, "in this run, and not in"),
+        (earlier.nodes - now, "not in this run, and in"),
+    ):
+        if nodes:
+            shown = ", ".join(node[:_LONGEST_NAME] for node in sorted(nodes)[:_MOST_NODES_SHOWN])
+            more = f" and {len(nodes) - _MOST_NODES_SHOWN} more" if len(nodes) > _MOST_NODES_SHOWN else ""
+            yield f"{words} {earlier.words}: {shown}{more}"
+
+
+def _slower(measured: Sequence[Measured], speed: Speed, earlier: Earlier) -> Iterator[tuple[float, RailFinding]]:
+    speeds = earlier.speeds[speed.name]
+
+    def share(measurement: Measured) -> float:
+        was, now = speeds.get(_place_of(measurement)), speed.of(measurement)
+        return math.inf if not was or now is None else now / was
+
+    known = [measurement for measurement in measured if share(measurement) < math.inf]
+    for rail in sorted({measurement.pair.rail for measurement in known}):
+        of_rail = [measurement for measurement in known if measurement.pair.rail == rail]
+        for nodes, told in grouped(of_rail, lambda measurement: share(measurement) < WARNING):
+            slowest = min(told, key=share)
+            now, was = speed.of(slowest) or 0.0, speeds[_place_of(slowest)]
+            text = (
+                f"{where(rail, nodes, len(told))}: {speed.name} {shown_share(now, was)}, its speed in {earlier.words}"
+            )
+            yield share(slowest), RailFinding("slow", rail, nodes, text, speed.name)
+
+
+def _place(pair: Mapping[str, Any]) -> Place:
+    rail, server, client = pair["rail"], pair["server"], pair["client"]
+    if type(rail) is not int or not isinstance(server, str) or not isinstance(client, str):
+        raise TypeError("a pair has no rail and no two nodes")
+    return rail, frozenset((server, client))
+
+
+def _place_of(measurement: Measured) -> Place:
+    return measurement.pair.rail, frozenset(nodes_of_pair(measurement))
+
+
+def _number(told: Any) -> float:
+    if type(told) not in (int, float) or not (math.isfinite(told) and told >= 0):
+        raise ValueError(f"{told!r:.40} is no speed")
+    return float(told)
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is no number of JSON")

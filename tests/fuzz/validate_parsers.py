@@ -1,0 +1,44 @@
+"""Parsers of `railnet validate`: what a pod's probe prints, and an earlier report."""
+
+import json
+import math
+
+from railnet.errors import Misconfigured
+from railnet.validate import baseline
+from railnet.validate.baseline import compare
+from railnet.validate.judgement import RailLimits, judge
+from railnet.validate.measured import Measured, parse
+from railnet.validate.pair_plan import Pair
+from tests.fuzz.parser import Parser
+
+_PAIR = Pair(0, "a", "b")
+
+
+def probe(data: bytes) -> None:
+    """Judge what a probe prints: each number is finite, no word is long, and it can be judged."""
+    measured = parse(_PAIR, data.decode(errors="replace"))
+    numbers = (measured.gbits, measured.round_trip_us, measured.mtu, measured.rdma.gbits, *measured.port_gbits)
+    assert all(number is None or (math.isfinite(number) and number >= 0) for number in numbers)
+    judgement = judge([measured], {(0, "a"): 4092, (0, "b"): 4092}, RailLimits())
+    assert all(len(finding.text) < 4096 for finding in judgement.findings)
+
+
+def earlier(data: bytes) -> None:
+    """Judge an earlier report: a run can be compared with it, and each speed is a number of JSON."""
+    report = baseline.parse("earlier.json", data)
+    json.dumps([list(speeds.values()) for speeds in report.speeds.values()], allow_nan=False)
+    judgement = compare([Measured(_PAIR, gbits=1.0)], report)
+    assert all(len(finding.text) < 4096 for finding in judgement.findings)
+    assert all(len(text) < 4096 for text in baseline.uncompared([Measured(_PAIR, gbits=1.0)], report))
+
+
+PARSERS = (
+    Parser("validate-probe", probe, (ValueError,), {"railnet.validate.measured": ()}, largest=1 << 14),
+    Parser(
+        "validate-baseline",
+        earlier,
+        (Misconfigured,),
+        {"railnet.validate.baseline": ("parse", "_place", "_number", "_refuse")},
+        largest=1 << 14,
+    ),
+)
