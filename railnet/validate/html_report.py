@@ -12,6 +12,7 @@ from railnet.validate.report import (
     by_nodes,
     cell,
     coverage,
+    facts,
     has_rdma,
     headline,
     lists,
@@ -28,9 +29,19 @@ body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 78rem
 h1 { font-size: 1.35rem } h2 { font-size: 1.1rem; margin-top: 2rem } .quiet { color: #57606a }
 .wide { overflow-x: auto; margin-bottom: .8rem } table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 th, td { padding: .25rem .55rem; border: 1px solid #d0d7de; text-align: right } tbody th { text-align: left; font-weight: 500 }
-td.good { background: #dafbe1 } td.bad { background: #ffd8d3; font-weight: 600 } td.doubtful { background: #ffe3b8 } td.unknown { background: #fff3c4 } td.none { color: #8c959f }
-li.bad { color: #a40e26 } li.doubtful { color: #7d4e00 }
+.good { background: #dafbe1 } td.bad, b.bad { background: #ffd8d3 } td.bad { font-weight: 600 } .doubtful { background: #ffe3b8 } .unknown { background: #fff3c4 }
+.none { color: #8c959f } .facts th, .facts td { text-align: left; border: 0; padding: .1rem .8rem .1rem 0 } b { padding: 0 .4rem; font-weight: 500 }
+li.bad { color: #a40e26 } li.doubtful { color: #7d4e00; background: none }
 """
+_LEGEND = (
+    ("good", "90.0", "the bandwidth of a pair in Gbit/s, with no finding and no warning"),
+    ("doubtful", "60.0", "a warning is about this pair, its node or its rail"),
+    ("bad", "9.0", "a finding is about it"),
+    ("bad", "cut", "no connection, or it was lost"),
+    ("bad", "fail", "a tool for RDMA has failed where TCP has not"),
+    ("unknown", "?", "not tested"),
+    ("none", "&middot;", "no pair of the plan"),
+)
 _KINDS = {"findings": "bad", "warnings": "doubtful"}
 
 
@@ -42,16 +53,33 @@ def html(report: Report) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<style>{_STYLE}</style></head><body>",
             f"<h1>{escape(headline(report))}</h1>",
+            *_facts(report),
             *(
                 line
                 for title, lines in lists(report)
                 for line in _list(title.capitalize(), lines, _KINDS.get(title, ""))
             ),
             *(line for rail in report.rails for line in _rail(report, rail)),
+            *_legend(report),
             f'<p class="quiet">{escape(not_tried(report))}</p></body></html>',
             "",
         )
     )
+
+
+def _facts(report: Report) -> Iterator[str]:
+    """Yield which run the page is of, and by what it was judged."""
+    yield '<table class="facts"><tbody>'
+    for name, value in facts(report):
+        yield f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>"
+    yield "</tbody></table>"
+
+
+def _legend(report: Report) -> Iterator[str]:
+    if report.measured:
+        yield "<h2>Legend</h2><ul>"
+        yield from (f'<li><b class="{kind}">{mark}</b> {words}</li>' for kind, mark, words in _LEGEND)
+        yield "</ul>"
 
 
 def _list(title: str, lines: Sequence[str], kind: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ from railnet.validate.baseline import Earlier, compare, knows
 from railnet.validate.measured import Measured
 from railnet.validate.next_look import NETDEV_MTU, PATH_MTU
 from railnet.validate.pair_plan import Pair
-from railnet.validate.rail_finding import RailFinding, grouped, where
+from railnet.validate.rail_finding import RailFinding, grouped, shown_gbits, where
 from railnet.validate.speed_judgement import (
     RDMA,
     TCP,
@@ -136,7 +136,9 @@ def _beyond(rail: int, of_rail: Sequence[Measured], limits: RailLimits) -> Itera
     bandwidths = ((TCP, limits.least_gbits, ""), (RDMA, limits.least_rdma_gbits, "RDMA has "))
     for speed, least, what in bandwidths:
         for nodes, values in () if least is None else _wrong(of_rail, speed.of, partial(gt, least)):
-            text = f"{where(rail, nodes, len(values))}: {what}{min(values):.1f} Gbit/s, at least {least:g} wanted"
+            text = (
+                f"{where(rail, nodes, len(values))}: {what}{shown_gbits(min(values))} Gbit/s, at least {least:g} wanted"
+            )
             yield RailFinding("slow", rail, nodes, text, speed.name)
     latencies: tuple[tuple[Number, float | None, str, str], ...] = (
         (lambda measurement: measurement.round_trip_us, limits.most_microseconds, "round trip {:.0f} us", TCP.name),

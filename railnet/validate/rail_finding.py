@@ -74,6 +74,11 @@ def nodes_of_pair(measurement: Measured) -> tuple[str, str]:
     return (measurement.pair.server, measurement.pair.client)
 
 
+def shown_gbits(gbits: float) -> str:
+    """Return a bandwidth in Gbit/s for a person: a slow one with two digits that say something."""
+    return f"{gbits:.1f}" if gbits >= 1 or not gbits else f"{gbits:.2g}"
+
+
 def where(rail: int, nodes: tuple[str, ...], pairs: int) -> str:
     """Return the place of a finding in words; `nodes` and `pairs` are what `grouped` yields."""
     match nodes:

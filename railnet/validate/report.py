@@ -13,9 +13,9 @@ from railnet.validate.judgement import RailLimits, usual
 from railnet.validate.measured import Measured
 from railnet.validate.mode import Mode
 from railnet.validate.probe_pod_state import PodRail
-from railnet.validate.rail_finding import RailFinding
+from railnet.validate.rail_finding import RailFinding, shown_gbits
 from railnet.validate.report_format import FORMAT
-from railnet.validate.speed_judgement import Unjudged
+from railnet.validate.speed_judgement import FINDING, WARNING, Unjudged
 
 WORDS = Words({"cut": Colour.RED, "fail": Colour.RED, "?": Colour.YELLOW, "no findings": Colour.GREEN})
 Shown = Callable[[Measured | None], str]
@@ -154,7 +154,7 @@ def cell(measurement: Measured | None) -> str:
         return "."
     if measurement.untried:
         return "?"
-    return "cut" if measurement.failed or measurement.gbits is None else f"{measurement.gbits:.1f}"
+    return "cut" if measurement.failed or measurement.gbits is None else shown_gbits(measurement.gbits)
 
 
 def rdma_cell(measurement: Measured | None) -> str:
@@ -162,7 +162,7 @@ def rdma_cell(measurement: Measured | None) -> str:
     if measurement is None or measurement.untried or measurement.failed:
         return cell(measurement)
     if measurement.rdma.gbits is not None:
-        return f"{measurement.rdma.gbits:.1f}"
+        return shown_gbits(measurement.rdma.gbits)
     return "fail" if measurement.rdma.failed else "?"
 
 
@@ -188,6 +188,38 @@ def _told(findings: Sequence[RailFinding]) -> Iterator[str]:
         yield finding.text
         if following is None or following.look != finding.look:
             yield f"{LOOK_AT}{finding.look}"
+
+
+def facts(report: Report) -> list[tuple[str, str]]:
+    """Return the name and the value of what a reader must know of a run, for a page that is read later."""
+    about, limits = report.about, report.limits
+    bounds = (
+        ("at least {:g} Gbit/s by TCP", limits.least_gbits),
+        ("at most {:g} us for a round trip", limits.most_microseconds),
+        ("at least {:g} Gbit/s by RDMA", limits.least_rdma_gbits),
+        ("at most {:g} us for RDMA", limits.most_rdma_microseconds),
+    )
+    given = [words.format(bound) for words, bound in bounds if bound is not None]
+    unlimited = [
+        name for name, bound in (("TCP", limits.least_gbits), ("RDMA", limits.least_rdma_gbits)) if bound is None
+    ]
+    relative = f"{' and '.join(unlimited)}: below {FINDING:.0%} of the median a finding, below {WARNING:.0%} {_second(report.mode)}"
+    told = (
+        ("date", about.started and f"{about.started}, {about.seconds:.0f} s"),
+        ("cluster", about.server),
+        ("context", about.context),
+        ("namespace", about.namespace),
+        ("image", about.image),
+        ("mode", f"{report.mode}, {about.measured_seconds:g} s for each bandwidth"),
+        ("limits", "; ".join([*given, *([relative] if unlimited else [])])),
+        ("compared with", about.baseline),
+        ("Railnet", VERSION),
+    )
+    return [(name, value) for name, value in told if value]
+
+
+def _second(mode: Mode) -> str:
+    return "a warning" if mode.permits_warnings else "a finding, too"
 
 
 def rendered(report: Report, *, wide: bool = False) -> Iterator[str]:

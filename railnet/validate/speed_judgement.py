@@ -10,7 +10,7 @@ from statistics import median
 from typing import NamedTuple
 
 from railnet.validate.measured import Measured
-from railnet.validate.rail_finding import RailFinding, grouped, nodes_of_pair, where
+from railnet.validate.rail_finding import RailFinding, grouped, nodes_of_pair, shown_gbits, where
 
 FINDING, WARNING = (
     0.5,
@@ -152,7 +152,7 @@ def _typical(pairs: Sequence[Measured], number: Number) -> float:
 
 def shown_share(slow: float, than: float) -> str:
     """Return a speed in words, and which part of another one it is."""
-    return f"{slow:.1f} Gbit/s, {slow / than:.0%} of {than:.1f}"
+    return f"{shown_gbits(slow)} Gbit/s, {slow / than:.0%} of {shown_gbits(than)}"
 
 
 def rail_median(pairs: Sequence[Measured], number: Number) -> float | None:
@@ -200,7 +200,7 @@ def _why_unjudged(pairs: Sequence[Measured], typical: float) -> str:
     if not typical:
         return "the median is 0"
     count = f"{len(pairs)} pair{'' if len(pairs) == 1 else 's'}"
-    return f"{count} of two nodes, {typical:.1f} Gbit/s, and no other rail to compare with"
+    return f"{count} of two nodes, {shown_gbits(typical)} Gbit/s, and no other rail to compare with"
 
 
 def _numbers(pairs: Iterable[Measured], number: Number) -> list[float]:

@@ -72,6 +72,15 @@ def authorizations(server: RawServer) -> list[str]:
     return [line.partition(": ")[2] for line in lines if line.lower().startswith("authorization:")]
 
 
+def test_cluster_is_named_by_its_server_and_its_context(server: RawServer, tmp_path: Path) -> None:
+    document = config(server, {"token": "mine"})
+    document["clusters"][0]["cluster"]["server"] = "https://me:secret@gpu.example:6443/x"
+    names = written(tmp_path / "config", document)
+
+    assert KubeconfigTransport(names).cluster == ("gpu.example:6443", "mine")
+    assert KubeconfigTransport(names, "mine").cluster == ("gpu.example:6443", "mine")
+
+
 def test_token_of_the_file_is_sent(server: RawServer, tmp_path: Path) -> None:
     names = written(tmp_path / "config", config(server, {"token": "mine"}))
 

@@ -10,7 +10,7 @@ from railnet.validate.judgement import RailLimits, judge
 from railnet.validate.measured import Measured, MeasuredRdma
 from railnet.validate.pair_plan import Pair, plan
 from railnet.validate.probe_pod_state import PodRail
-from railnet.validate.report import Report, as_json, rendered
+from railnet.validate.report import Report, RunDescription, as_json, rendered
 from tests.railnet.validate.measurements import all_pairs, cut, measured
 
 
@@ -132,7 +132,7 @@ class _Page(HTMLParser):
             self.open.append(tag)
         found: dict[str, Any] = dict(attrs)
         self.loads += [name for name in ("src", "href") if name in found] + ([tag] if tag in ("script", "link") else [])
-        if tag == "td":
+        if tag == "td" and "class" in found:
             self.cells.append(found["class"])
 
     def handle_endtag(self, tag: str) -> None:
@@ -225,3 +225,28 @@ def test_html_and_json_have_what_rdma_has_measured() -> None:
         "failed": None,
         "untried": {},
     }
+
+
+def test_html_says_when_where_and_with_what_it_was_measured_and_what_its_colours_mean() -> None:
+    about = RunDescription(
+        "2026-11-27T08:00:00+00:00", 63.2, "10.0.0.1:6443", "<lab>", "ml", "registry/perftest:1", 3.0, "october.json"
+    )
+    page = _Page()
+    page.feed(html(CUT._replace(about=about, limits=RailLimits(least_rdma_gbits=380.0))))
+    shown = dict(zip(page.text, page.text[1:], strict=False))
+
+    assert (page.open, page.loads) == ([], [])
+    assert {name: shown[name] for name in ("date", "cluster", "context", "namespace", "image", "compared with")} == {
+        "date": "2026-11-27T08:00:00+00:00, 63 s",
+        "cluster": "10.0.0.1:6443",
+        "context": "<lab>",
+        "namespace": "ml",
+        "image": "registry/perftest:1",
+        "compared with": "october.json",
+    }
+    assert shown["mode"] == "full, 3 s for each bandwidth"
+    assert shown["limits"] == (
+        "at least 380 Gbit/s by RDMA; TCP: below 50% of the median a finding, below 80% a warning"
+    )
+    assert "Legend" in page.text
+    assert " no connection, or it was lost" in page.text

@@ -114,6 +114,14 @@ def test_median_that_is_zero_judges_nothing_and_that_is_said() -> None:
     assert whys(judgement) == ["rail 0, TCP: the median is 0; give --least-gbits or --baseline"]
 
 
+def test_slow_speed_is_shown_with_digits_that_say_something() -> None:
+    judgement = judged(of_node([one._replace(gbits=0.39) for one in all_pairs(0, "abc")], "c", gbits=0.0391))
+
+    assert texts(judgement.findings) == [
+        "rail 0 of node c, all its 2 pairs: TCP 0.039 Gbit/s, 10% of 0.39, the median of this rail"
+    ]
+
+
 def test_cut_pairs_have_no_speed_and_do_not_change_the_median() -> None:
     judgement = judged([*all_pairs(0, "ab"), cut(0, "a", "c"), cut(0, "b", "c")])
 
