@@ -160,6 +160,11 @@ def measurement(
     ]
 
 
+def reach_command(netdev: str, source: str, peer: str) -> list[str]:
+    """Return the command by which a client's pod tries whether it reaches an address over a netdev."""
+    return ["python3", PROBE, "--measure", "reach", "--netdev", netdev, "--source", source, "--peer", peer]
+
+
 def _container(run: Run, rails: int) -> JsonObject:
     own = {"cpu": "100m", "memory": "64Mi"}
     devices = {run.resource: rails, **({run.gpu: 1} if run.gpu else {})}

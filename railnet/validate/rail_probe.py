@@ -136,6 +136,16 @@ def measure(peer: tuple[str, int], netdev: str, source: str, seconds: float, rdm
     return {**measurements, "rdma": outcomes, "port_rates": rates}
 
 
+def reach(peer: tuple[str, int], netdev: str, source: str) -> dict[str, object]:
+    """Return whether a connection to the peer is made over a netdev, and if not, why."""
+    try:
+        with _connected(peer, netdev, source) as connection:
+            connection.sendall(_LATENCY + b"x")
+            return {"reached": connection.recv(1) == b"x"}
+    except OSError as error:
+        return {"reached": False, "why": _why(error)}
+
+
 def _round_trips(peer: tuple[str, int], netdev: str, source: str, seconds: float) -> dict[str, float]:
     with _connected(peer, netdev, source) as connection:
         connection.sendall(_LATENCY)
@@ -394,9 +404,15 @@ def main() -> None:
     )
     parser.add_argument("--gpu", action="store_true", help="let the tools use a GPU's memory")
     parser.add_argument("--netdevs", default=_NETDEVS, help=f"the folder of netdevs ({_NETDEVS})")
+    parser.add_argument(
+        "--measure", choices=("rail", "reach"), default="rail", help="reach: connect, and no more (rail)"
+    )
     given = parser.parse_args()
     if given.peer is None:
         serve(given.port, given.netdevs)
+    if given.measure == "reach":
+        json.dump(reach((given.peer, given.port), given.netdev, given.source), sys.stdout)
+        return
     rdma = _Rdma(given.tool, given.gpu, given.netdevs)
     json.dump(measure((given.peer, given.port), given.netdev, given.source, given.seconds, rdma), sys.stdout)
 

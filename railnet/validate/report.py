@@ -14,6 +14,7 @@ from railnet.validate.measured import Measured
 from railnet.validate.mode import Mode
 from railnet.validate.probe_pod_state import PodRail
 from railnet.validate.rail_finding import RailFinding, shown_gbits
+from railnet.validate.rail_reach import RailReach, reach_lines
 from railnet.validate.report_format import FORMAT
 from railnet.validate.speed_judgement import FINDING, WARNING, Unjudged
 
@@ -62,6 +63,7 @@ class Report(NamedTuple):
         mode: how thorough the run was.
         uncompared: which nodes are in this run or in the baseline alone.
         about: which run it is.
+        reach: whether each two rails reach each other.
     """
 
     rails_of: dict[str, tuple[PodRail, ...]]
@@ -75,6 +77,7 @@ class Report(NamedTuple):
     mode: Mode = Mode.FULL
     uncompared: tuple[str, ...] = ()
     about: RunDescription = RunDescription()
+    reach: tuple[RailReach, ...] = ()
 
     @property
     def rails(self) -> list[int]:
@@ -179,6 +182,7 @@ def lists(report: Report) -> tuple[tuple[str, Sequence[str]], ...]:
         ("not tested", report.untested),
         ("not judged", [unjudged.text for unjudged in report.unjudged]),
         ("not compared", report.uncompared),
+        ("between rails", list(reach_lines(report.reach))),
     )
 
 
@@ -260,6 +264,10 @@ def as_json(report: Report) -> dict[str, Any]:
         "untested": list(report.untested),
         "unjudged": [unjudged.text for unjudged in report.unjudged],
         "uncompared": list(report.uncompared),
+        "reach": [
+            {"rails": [each.rail, each.other], "reached": each.reached, "why": each.why or None}
+            for each in report.reach
+        ],
         "notTried": not_tried(report) or None,
     }
 

@@ -25,8 +25,9 @@ from railnet.validate.judgement import RailLimits, judge
 from railnet.validate.measured import Measured, parse
 from railnet.validate.mode import Mode
 from railnet.validate.pair_plan import Pair, Round, plan, untested
-from railnet.validate.probe_objects import CONTAINER, LABEL, Run, Target, choose, measurement, owner, pod
+from railnet.validate.probe_objects import CONTAINER, LABEL, Run, Target, choose, measurement, owner, pod, reach_command
 from railnet.validate.probe_pod_state import PodRail, rails, runs, waits_for
+from railnet.validate.rail_reach import RailReach, ReachTry, judge_reach, parse_try, plan_tries, sound_places
 from railnet.validate.report import Report, RunDescription, untried_tools
 from railnet.validate.speed_judgement import strictly
 
@@ -117,6 +118,7 @@ class Validation:
             self._create()
             rails_of = self._started()
             measured = self._measured(rails_of)
+            reach = self._reach(rails_of, measured)
         about = RunDescription(
             started.isoformat(timespec="seconds"),
             time.monotonic() - began,
@@ -125,7 +127,7 @@ class Validation:
             measured_seconds=self._wanted.seconds,
             baseline="" if self._wanted.earlier is None else self._wanted.earlier.words,
         )
-        return self._judged(rails_of, measured)._replace(about=about)
+        return self._judged(rails_of, measured)._replace(about=about, reach=reach)
 
     def _judged(self, rails_of: Mapping[str, tuple[PodRail, ...]], measured: Sequence[Measured]) -> Report:
         mtus = {(rail.rail, node): rail.mtu for node, pod_rails in rails_of.items() for rail in pod_rails}
@@ -263,14 +265,49 @@ class Validation:
             rdma=self._wanted.mode.tries_rdma,
             gpu=bool(self._run.gpu),
         )
-        name = next(target.pod for target in self._targets if target.node == pair.client)
         try:
-            output = self._exec.run(self._run.pod(name), CONTAINER, command, 2 * seconds + _MORE_SECONDS)
+            output = self._exec.run(self._pod(pair.client), CONTAINER, command, 2 * seconds + _MORE_SECONDS)
             return parse(pair, output)
         except (RequestFailed, ValueError) as error:
             return Measured(pair, untried=str(error))
         except Exception as error:  # noqa: BLE001 - the round waits for an answer of each thread
             return Measured(pair, untried=f"{type(error).__name__}: {error}")
+
+    def _reach(
+        self, rails_of: Mapping[str, tuple[PodRail, ...]], measured: Sequence[Measured]
+    ) -> tuple[RailReach, ...]:
+        """Try which rails reach each other."""
+        numbers = sorted({measurement.pair.rail for measurement in measured})
+        place = {(rail.rail, node): rail for node, pod_rails in rails_of.items() for rail in pod_rails}
+        tries = plan_tries(numbers, sound_places(measured))
+        if tries:
+            self._say(f"which rails reach each other: {len(tries)} tries")
+        done: SimpleQueue[tuple[ReachTry, tuple[bool | None, str]]] = SimpleQueue()
+        room = BoundedSemaphore(_AT_ONCE)
+
+        def attempt(reach_try: ReachTry) -> None:
+            with room:
+                done.put((reach_try, self._tried(reach_try, place)))
+
+        for reach_try in tries:
+            Thread(target=attempt, args=(reach_try,), daemon=True).start()
+        outcomes = dict(done.get() for _ in tries)
+        return judge_reach(numbers, {reach_try: outcomes[reach_try] for reach_try in tries})
+
+    def _tried(self, reach_try: ReachTry, place: Mapping[tuple[int, str], PodRail]) -> tuple[bool | None, str]:
+        client, server = place[reach_try.rail, reach_try.client], place[reach_try.other, reach_try.server]
+        if (":" in client.address) != (":" in server.address):
+            return None, f"{client.address} and {server.address} are of different versions of IP"
+        command = reach_command(client.netdev, client.address, server.address)
+        try:
+            return parse_try(self._exec.run(self._pod(reach_try.client), CONTAINER, command, _MORE_SECONDS))
+        except (RequestFailed, ValueError) as error:
+            return None, str(error)
+        except Exception as error:  # noqa: BLE001 - the run waits for an answer of each thread
+            return None, f"{type(error).__name__}: {error}"
+
+    def _pod(self, node: str) -> ApiObject:
+        return self._run.pod(next(target.pod for target in self._targets if target.node == node))
 
     @contextmanager
     def _taken_back(self) -> Iterator[None]:

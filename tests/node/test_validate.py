@@ -59,6 +59,7 @@ def test_sound_rails_have_a_whole_matrix(cluster: ProbeCluster) -> None:
     ]
     assert {one.mtu for one in report.measured} == {MTU}
     assert all(one.gbits and one.round_trip_us for one in report.measured)
+    assert [(one.rail, one.other, one.reached) for one in report.reach] == [(0, 1, False)]  # a bridge for each rail
     assert (report.findings, report.untested, report.unjudged, left(cluster)) == ((), (), (), [])
 
 

@@ -18,7 +18,7 @@ from railnet.validate.failure import ValidateFailed
 from railnet.validate.judgement import RailLimits
 from railnet.validate.mode import Mode
 from railnet.validate.probe_objects import LABEL, Run
-from railnet.validate.report import Report, rendered
+from railnet.validate.report import Report, as_json, rendered
 from railnet.validate.validation import Validation, WantedTests
 from tests.railnet.train.memory_api_server import MemoryApiServer, status
 
@@ -45,6 +45,7 @@ class Cluster:
     Attributes:
         starts: the nodes whose pods run.
         network: what a node publishes of a rail of its pod.
+        apart: pairs of rails that do not reach each other.
         answer: what the probe prints, by the addresses of client and server.
         asked: the addresses of each measurement.
         commands: its command.
@@ -59,6 +60,7 @@ class Cluster:
         self.starts = set(names)
         self.network: Callable[[str, int], dict[str, Any]] = rail
         self.answer: Callable[[str, str], dict[str, Any]] = lambda source, peer: SOUND
+        self.apart: set[tuple[int, int]] = set()
         self.asked: list[tuple[str, str]] = []
         self.commands: list[Sequence[str]] = []
         self.busy: set[str] = set()
@@ -87,6 +89,11 @@ class Cluster:
         words = [word for word in command[2:] if word != "--gpu"]
         options = dict(zip(words[::2], words[1::2], strict=True))
         ends = (options["--source"], options["--peer"])
+        if options.get("--measure") == "reach":
+            rails = sorted(int(one.split(".")[2]) for one in ends)
+            return json.dumps(
+                {"reached": False, "why": "No route"} if tuple(rails) in self.apart else {"reached": True}
+            )
         with self._lock:
             self.twice += self.busy.intersection(ends)
             self.busy.update(ends)
@@ -213,6 +220,30 @@ def test_strict_mode_has_findings_for_warnings_and_needs_rdma(cluster: Cluster) 
     assert ([one.nodes for one in full.warnings], full.findings, full.untested) == ([("b",)], (), ())
     assert (strict.findings, strict.warnings) == (full.warnings, ())
     assert strict.untested == ("RDMA: ib_write_bw: not in the image",)
+
+
+def test_which_rails_reach_each_other_is_found_out_and_said() -> None:
+    cluster = Cluster("a", "b", "c")
+    for name in "abc":
+        cluster.server.add("nodes", node(name, rails="3"))
+    cluster.apart = {(0, 1), (1, 2)}
+    report = cluster.validate()
+
+    assert [(one.rail, one.other, one.reached) for one in report.reach] == [
+        (0, 1, False),
+        (0, 2, True),
+        (1, 2, False),
+    ]
+    assert "  rails 0 and 1 do not reach each other (No route)" in list(rendered(report))
+    assert as_json(report)["reach"][0] == {"rails": [0, 1], "reached": False, "why": "No route"}
+    assert (report.findings, report.untested) == ((), ())
+
+
+def test_rail_that_is_cut_is_not_said_to_be_apart(cluster: Cluster) -> None:
+    cluster.answer = lambda source, peer: CUT if source.split(".")[2] == "1" else SOUND
+    report = cluster.validate()
+
+    assert [(one.reached, one.why) for one in report.reach] == [(None, "no two nodes have sound ports of both")]
 
 
 def test_gpudirect_has_a_gpu_in_each_pod_and_where_it_cannot_be_tried_that_is_said(cluster: Cluster) -> None:
