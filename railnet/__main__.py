@@ -288,6 +288,9 @@ def _status(arguments: argparse.Namespace) -> ExitStatus:
 
 
 def _doctor(arguments: argparse.Namespace) -> ExitStatus:
+    if arguments.validated is not None and arguments.pod is None:
+        say("--validated is about the rails of a pod's job; give --pod NAME with it")
+        return ExitStatus.USAGE
     if arguments.bundle is not None:
         return _doctor_of_bundle(arguments)
     if arguments.pod is not None or arguments.cluster:
@@ -323,6 +326,7 @@ def _doctor_by_api(arguments: argparse.Namespace) -> ExitStatus:
         pod_checks,
         pod_gathering,
     )
+    from railnet.validate.baseline import read_reach  # noqa: PLC0415 - see _RUN
 
     api = connect(os.environ, arguments.kubeconfig, arguments.context, "railnet doctor")
     rails = rails_of(arguments)
@@ -330,7 +334,9 @@ def _doctor_by_api(arguments: argparse.Namespace) -> ExitStatus:
         if arguments.cluster:
             findings = cluster_checks.findings(cluster_gathering.gather(api, rails))
         else:
-            findings = pod_checks.findings(pod_gathering.gather(api, arguments.namespace, arguments.pod, rails))
+            reach = {} if arguments.validated is None else read_reach(arguments.validated)
+            facts = pod_gathering.gather(api, arguments.namespace, arguments.pod, rails, reach)
+            findings = pod_checks.findings(facts)
     except (RequestFailed, ValueError) as error:
         fail(error, ExitStatus.UNKNOWN)
     return ExitStatus.of(well=doctor_command.report(findings, output_of(arguments)))

@@ -16,6 +16,12 @@ def add(doctor: argparse.ArgumentParser, configuration: Path) -> None:
     what.add_argument(
         "--bundle", type=Path, metavar="FILE", help="show what was found when `railnet bundle` wrote this file"
     )
+    doctor.add_argument(
+        "--validated",
+        type=Path,
+        metavar="FILE",
+        help="with --pod: the report of `railnet validate -o json`, which says which rails reach each other",
+    )
     add_namespace(doctor, "the pod's namespace (default)", default="default")
     add_rails(doctor)
     add_connection(doctor)

@@ -400,6 +400,18 @@ OF_A_POD = {
         "of `railnet doctor` on the node says why another network made it.",
     ),
     "pod-has-net1": FindingKind("note", "The pod has its rails: net1 is there, with these addresses.", "Nothing."),
+    "job-rails-apart": FindingKind(
+        "error",
+        "Pods of this job have no rail in common with this pod, and their rails do not reach each other, as `railnet validate` has found. The job "
+        "hangs at its first connection over net1, without an error.",
+        "Give the pods of the job the same rails: all of the node's (`railnet.io/vf: auto`), a resource of one rail, or claims that select the "
+        'rail (docs/validate.md, "Which rails reach each other").',
+    ),
+    "job-rails-differ": FindingKind(
+        "note",
+        "Pods of this job have no rail in common with this pod. On a fabric with a spine they reach each other; without one, the job hangs.",
+        "If the job hangs, run `railnet validate -o json > FILE`, and this command with `--validated FILE`.",
+    ),
     "pod-ended": FindingKind("note", "The pod has ended, so it needs no rail any more.", "Nothing."),
 }
 OF_A_CLUSTER = {

@@ -11,6 +11,7 @@ from railnet.admission.decision import Additions, decide
 from railnet.admission.review_configuration import Namespace, Policy, switch
 from railnet.doctor import dra_checks
 from railnet.doctor.finding_kinds import SEVERITIES, Finding
+from railnet.doctor.job_rails import of_job
 from railnet.doctor.pod_facts import JsonObject, PodFacts
 from railnet.errors import Misconfigured, NotPermitted
 from railnet.fabric.rails_condition import TAINT, TYPE
@@ -155,7 +156,8 @@ def _starting(facts: PodFacts, node: str, why: str) -> Iterator[Finding]:
 def _running(facts: PodFacts) -> Iterator[Finding]:
     rails = _rails_of(facts.pod)
     if rails:
-        yield _of_pod(facts, "pod-has-net1", "; ".join(rails))
+        job = [_of_pod(facts, name, seen) for name, seen in of_job(facts.pod, facts.neighbours or (), facts.reach)]
+        yield from job or [_of_pod(facts, "pod-has-net1", "; ".join(rails))]
     elif not _spec(facts).get("hostNetwork"):
         yield _of_pod(facts, "pod-without-net1", f"the annotation {ANNOTATION} names no network of Railnet")
 

@@ -12,6 +12,7 @@ from railnet.gangs.slice_devices import pool_slice
 from railnet.jobs.gang_overview import REFUSED, WAITING
 from railnet.kubelet.dra_driver import DRIVER
 from railnet.objects.metadata_times import created_text
+from railnet.objects.network_status import rails_of_pod
 from railnet.objects.pod_claims import pod_claims
 
 _OURS = "railnet"  # the namespace of daemonset/, and the name of its pods' label
@@ -20,8 +21,10 @@ SLICES = Collection(_DRA, "resourceslices", fields=f"spec.driver={DRIVER}")
 _WEBHOOK = ApiObject("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", "railnet-admission")
 
 
-def gather(api: ApiServer, namespace: str, name: str, rails: frozenset[str]) -> PodFacts:
-    """Return the facts about a pod. Other objects that the user may not read are left out, and named.
+def gather(
+    api: ApiServer, namespace: str, name: str, rails: frozenset[str], reach: Mapping[frozenset[int], bool] | None = None
+) -> PodFacts:
+    """Return the facts about a pod. Other objects that the user may not read are left out, and named. `reach` is as `PodFacts` has it.
 
     Raises:
         RequestFailed: the pod itself cannot be read.
@@ -46,6 +49,8 @@ def gather(api: ApiServer, namespace: str, name: str, rails: frozenset[str]) -> 
         nodes=None if node else asking.all(Collection("v1", "nodes")),
         node=asking.one(ApiObject("v1", "nodes", node)) if node else None,
         daemons=asking.all(daemons) if node else None,
+        neighbours=asking.all(Collection("v1", "pods", namespace)) if rails_of_pod(pod) else None,
+        reach=reach or {},
         claims=tuple(_claims(asking, pod, namespace)),
         slices=() if node else asking.each(SLICES, pool_slice, may_be_absent=True) or (),
         unread=asking.unread,

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any, NamedTuple
 
 from railnet.errors import Misconfigured
@@ -17,6 +18,8 @@ from railnet.validate.speed_judgement import FINDING, RDMA, TCP, WARNING, Judgem
 
 _LARGEST_FILE = 256 << 20  # bytes; 100,000 pairs have 40 MiB
 _MOST_NODES_SHOWN, _LONGEST_NAME = 8, 253  # the longest name of an object
+
+_NOT_AS_WRITTEN = (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError)
 
 Place = tuple[int, frozenset[str]]  # a rail, and the two nodes of a pair
 
@@ -51,14 +54,46 @@ def read(path: Path) -> Earlier:
     Raises:
         Misconfigured: the file cannot be read, or is no report that this version knows.
     """
+    return parse(path.name, _content(path))
+
+
+def read_reach(path: Path) -> dict[frozenset[int], bool]:
+    """Read which rails reach each other; what the report does not know is not there.
+
+    Raises:
+        Misconfigured: as `read`; or the report does not say it.
+    """
+    return parse_reach(path.name, _content(path))
+
+
+def parse_reach(name: str, text: bytes) -> dict[frozenset[int], bool]:
+    """Read the content of a report, as `read_reach`.
+
+    Raises:
+        Misconfigured: as `read_reach`.
+    """
+    reach: dict[frozenset[int], bool] = {}
+    try:
+        for told in _document(text)["reach"]:
+            rail, other = told["rails"]
+            if type(rail) is not int or type(other) is not int or type(told["reached"]) not in (bool, NoneType):
+                raise TypeError("two rails have no numbers, or no verdict")
+            if told["reached"] is not None:
+                reach[frozenset((rail, other))] = told["reached"]
+    except _NOT_AS_WRITTEN as error:
+        raise _no_report(name, error) from None
+    return reach
+
+
+def _content(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             text = file.read(_LARGEST_FILE + 1)
     except OSError as error:
-        raise Misconfigured(f"the baseline {path} cannot be read: {error.strerror or error}") from None
+        raise Misconfigured(f"the report {path} cannot be read: {error.strerror or error}") from None
     if len(text) > _LARGEST_FILE:
-        raise Misconfigured(f"the baseline {path} is larger than {_LARGEST_FILE >> 20} MiB, so it is no report")
-    return parse(path.name, text)
+        raise Misconfigured(f"{path} is larger than {_LARGEST_FILE >> 20} MiB, so it is no report")
+    return text
 
 
 def parse(name: str, text: bytes) -> Earlier:
@@ -68,10 +103,7 @@ def parse(name: str, text: bytes) -> Earlier:
         Misconfigured: it is no report that this version knows.
     """
     try:
-        document = json.loads(text, parse_constant=_refuse)
-        version = document.get("format", 1)  # Railnet 0.5 wrote none
-        if type(version) is not int or not 1 <= version <= FORMAT:
-            raise ValueError(f"its format is {version!r:.40}, and this Railnet knows 1 to {FORMAT}")
+        document = _document(text)
         started = document.get("run", {}).get("started", "")
         speeds: dict[str, dict[Place, float]] = {TCP.name: {}, RDMA.name: {}}
         for pair in document["pairs"]:
@@ -80,11 +112,23 @@ def parse(name: str, text: bytes) -> Earlier:
                 if told is not None:
                     speeds[speed.name][place] = _number(told)
         return Earlier(name, started[:40] if isinstance(started, str) else "", speeds)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
-        why = f"{type(error).__name__}: {error!s:.200}"
-        raise Misconfigured(
-            f"the baseline {name} is no report of `railnet validate -o json`: {why}; make one with `railnet validate -o json > FILE`"
-        ) from None
+    except _NOT_AS_WRITTEN as error:
+        raise _no_report(name, error) from None
+
+
+def _document(text: bytes) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(text, parse_constant=_refuse)
+    version = document.get("format", 1)  # Railnet 0.5 wrote none
+    if type(version) is not int or not 1 <= version <= FORMAT:
+        raise ValueError(f"its format is {version!r:.40}, and this Railnet knows 1 to {FORMAT}")
+    return document
+
+
+def _no_report(name: str, error: Exception) -> Misconfigured:
+    why = f"{type(error).__name__}: {error!s:.200}"
+    return Misconfigured(
+        f"{name} is no report of this `railnet validate -o json`: {why}; make one with `railnet validate -o json > FILE`"
+    )
 
 
 def compare(measured: Sequence[Measured], earlier: Earlier) -> Judgement:

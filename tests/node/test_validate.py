@@ -81,7 +81,8 @@ def test_cut_rail_and_smaller_mtu_are_named(cluster: ProbeCluster) -> None:
     )
     assert "rail 1 of node gpu-2, all its 2 pairs: no connection, or it was lost" in text
     assert re.search(r"^2 gpu-2 +cut +- +cut$", text, re.MULTILINE)
-    assert html(report).count('class="bad"') == 2 + 4 + 4  # two lines, and two pairs of each rail, from both sides
+    assert html(report).count('<td class="bad"') == 4 + 4  # two pairs of each rail, from both sides
+    assert html(report).count('<li class="bad"') == 2
     assert left(cluster) == []
 
 

@@ -12,6 +12,7 @@ from railnet.doctor.pod_checks import findings
 from railnet.doctor.pod_facts import PodFacts
 from railnet.gangs.slice_devices import PoolSlice, pool_slice
 from railnet.objects.pod_claims import pod_claims
+from tests.railnet.doctor.test_job_rails import pod as job_pod
 from tests.railnet.gangs.slices_and_claims import a_claim, slices_of
 
 RAIL = "rdma/ib_vf"
@@ -308,6 +309,20 @@ CASES: dict[str, tuple[PodFacts, Finding]] = {
     "its own settings hide the rail": (
         facts(hides(pod(phase="Running", metadata=WITH_NET1)), daemons=(READY,), node=a_node()),
         Finding("pod-hides-its-rail", "ml/train", "NCCL_IB_DISABLE is 1: NCCL uses no VF"),
+    ),
+    "its job has another rail, and nothing is known of these rails": (
+        facts(job_pod("train-0", 0), daemons=(READY,), node=a_node(), neighbours=(job_pod("train-1", 1),)),
+        Finding("job-rails-differ", "ml/train-0", "this pod has rail 0; of its job train-1 has rail 1"),
+    ),
+    "its job has another rail, which its own does not reach": (
+        facts(
+            job_pod("train-0", 0),
+            daemons=(READY,),
+            node=a_node(),
+            neighbours=(job_pod("train-1", 1),),
+            reach={frozenset({0, 1}): False},
+        ),
+        Finding("job-rails-apart", "ml/train-0", "this pod has rail 0; of its job train-1 has rail 1"),
     ),
     "it has ended": (facts(pod(phase="Succeeded")), Finding("pod-ended", "ml/train", "succeeded")),
 }

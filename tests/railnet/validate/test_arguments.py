@@ -1,5 +1,7 @@
 """Command lines of `railnet validate` that are refused before a cluster is asked."""
 
+from pathlib import Path
+
 import pytest
 
 from railnet.__main__ import main
@@ -31,3 +33,20 @@ def test_option_for_rdma_in_a_mode_without_rdma_is_refused(
     code, said = refused(["--mode", "quick", *option], monkeypatch, capsys)
 
     assert (code, f"--mode quick tries no RDMA, so {option[0]} would say nothing" in said) == (2, True)
+
+
+def test_baseline_that_is_no_report_is_refused_before_the_cluster_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "last.json").write_text("[]")
+    code, said = refused(["--baseline", str(tmp_path / "last.json")], monkeypatch, capsys)
+
+    assert (code, "last.json is no report of this `railnet validate -o json`" in said) == (3, True)
+
+
+def test_report_of_rails_is_for_a_pod(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["railnet", "doctor", "--cluster", "--validated", "fabric.json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    assert (ended.value.code, "give --pod NAME with it" in capsys.readouterr().err) == (2, True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from railnet.errors import Misconfigured
-from railnet.validate.baseline import Earlier, compare, parse, read, uncompared
+from railnet.validate.baseline import Earlier, compare, parse, parse_reach, read, uncompared
 from railnet.validate.judgement import RailLimits, judge
 from railnet.validate.measured import Measured, MeasuredRdma
 from railnet.validate.report import Report, RunDescription, as_json
@@ -90,7 +90,7 @@ def test_report_of_railnet_before_formats_is_read() -> None:
 def test_report_of_another_form_is_refused(change: dict[str, Any]) -> None:
     text = json.dumps({**document(all_pairs(0, "ab")), **change}).encode()
 
-    with pytest.raises(Misconfigured, match="the baseline x is no report of `railnet validate -o json`"):
+    with pytest.raises(Misconfigured, match="x is no report of this `railnet validate -o json`"):
         parse("x", text)
 
 
@@ -107,8 +107,38 @@ def test_infinite_speed_is_refused() -> None:
         parse("x", text)
 
 
+def test_which_rails_reach_each_other_is_read_where_it_is_known() -> None:
+    reach = [
+        {"rails": [0, 1], "reached": False, "why": "timed out"},
+        {"rails": [0, 2], "reached": True, "why": None},
+        {"rails": [1, 2], "reached": None, "why": "HTTP 403"},
+    ]
+    text = json.dumps({**document(all_pairs(0, "ab")), "reach": reach}).encode()
+
+    assert parse_reach("x", text) == {frozenset({0, 1}): False, frozenset({0, 2}): True}
+
+
+@pytest.mark.parametrize(
+    "reach",
+    [
+        None,
+        {},
+        [1],
+        [{"rails": [0], "reached": True}],
+        [{"rails": ["0", 1], "reached": True}],
+        [{"rails": [0, 1], "reached": 1}],
+        [{"rails": [0, 1]}],
+    ],
+)
+def test_reach_of_another_form_is_refused(reach: object) -> None:
+    text = json.dumps({"reach": reach} if reach != {} else {}).encode()
+
+    with pytest.raises(Misconfigured, match="x is no report of this"):
+        parse_reach("x", text)
+
+
 def test_file_that_is_absent_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Misconfigured, match=r"the baseline .*/none cannot be read: No such file"):
+    with pytest.raises(Misconfigured, match=r"the report .*/none cannot be read: No such file"):
         read(tmp_path / "none")
 
 
