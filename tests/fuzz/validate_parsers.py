@@ -9,6 +9,7 @@ from railnet.validate.baseline import compare
 from railnet.validate.judgement import RailLimits, judge
 from railnet.validate.measured import Measured, parse
 from railnet.validate.pair_plan import Pair
+from railnet.validate.rail_reach import parse_try
 from tests.fuzz.parser import Parser
 
 _PAIR = Pair(0, "a", "b")
@@ -32,7 +33,29 @@ def earlier(data: bytes) -> None:
     assert all(len(text) < 4096 for text in baseline.uncompared([Measured(_PAIR, gbits=1.0)], report))
 
 
+def reach(data: bytes) -> None:
+    """Judge what a report says of rails that reach each other: two numbers, and a verdict."""
+    for rails, reached in baseline.parse_reach("earlier.json", data).items():
+        assert 1 <= len(rails) <= 2
+        assert type(reached) is bool
+
+
+def reach_try(data: bytes) -> None:
+    """Judge what a probe prints of one try: a verdict, and no long word."""
+    reached, why = parse_try(data.decode(errors="replace"))
+    assert type(reached) is bool
+    assert len(why) <= 200
+
+
 PARSERS = (
+    Parser(
+        "validate-reach",
+        reach,
+        (Misconfigured,),
+        {"railnet.validate.baseline": ("parse_reach", "_document", "_no_report")},
+        largest=1 << 14,
+    ),
+    Parser("validate-try", reach_try, (ValueError,), {"railnet.validate.rail_reach": ("parse_try",)}, largest=1 << 14),
     Parser("validate-probe", probe, (ValueError,), {"railnet.validate.measured": ()}, largest=1 << 14),
     Parser(
         "validate-baseline",
