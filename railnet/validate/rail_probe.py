@@ -40,6 +40,7 @@ _BANDWIDTH, _LATENCY, _TOOL, _RATE = b"B", b"L", b"T", b"R"
 _MTU_TRIES, _MTU_SECONDS = 3, 0.3
 _LEAST_MTU_TRIES = 10  # a server on a busy node answers late, and without this answer the rail counts as cut
 _ROUND_TRIP_SECONDS, _PATIENCE_SECONDS = 1.0, 5.0
+_REACH_TRIES, _REACH_PAUSE_SECONDS = 3, 0.2
 _NETDEV = re.compile(r"net[1-9][0-9]*")
 _NETDEVS = "/sys/class/net"
 TOOLS = ("ib_write_bw", "ib_write_lat", "rping")  # of perftest, and of rdma-core
@@ -137,13 +138,22 @@ def measure(peer: tuple[str, int], netdev: str, source: str, seconds: float, rdm
 
 
 def reach(peer: tuple[str, int], netdev: str, source: str) -> dict[str, object]:
-    """Return whether a connection to the peer is made over a netdev, and if not, why."""
-    try:
-        with _connected(peer, netdev, source) as connection:
-            connection.sendall(_LATENCY + b"x")
-            return {"reached": connection.recv(1) == b"x"}
-    except OSError as error:
-        return {"reached": False, "why": _why(error)}
+    """Return whether a connection to the peer is made over a netdev, and if not, why.
+
+    A switch that does not know the way yet sends a packet everywhere, and another netdev of the peer's pod refuses it: that is tried again.
+    """
+    why = ""
+    for _ in range(_REACH_TRIES):
+        try:
+            with _connected(peer, netdev, source) as connection:
+                connection.sendall(_LATENCY + b"x")
+                return {"reached": connection.recv(1) == b"x"}
+        except ConnectionRefusedError as error:
+            why = _why(error)
+            time.sleep(_REACH_PAUSE_SECONDS)
+        except OSError as error:
+            return {"reached": False, "why": _why(error)}
+    return {"reached": False, "why": why}
 
 
 def _round_trips(peer: tuple[str, int], netdev: str, source: str, seconds: float) -> dict[str, float]:

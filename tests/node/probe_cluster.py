@@ -88,6 +88,13 @@ class ProbeCluster:
         """Have the switch's port of a node's rail take smaller packets; the netdev in the pod does not know."""
         ip("-n", _SWITCHES, "link", "set", _cable(self.pods[node], rail), "mtu", str(mtu))
 
+    def join(self, rail: int, other: int) -> None:
+        """Cable the switches of two rails to each other."""
+        one, two = f"to{other}", f"to{rail}"
+        ip("-n", _SWITCHES, "link", "add", one, "type", "veth", "peer", "name", two)
+        for port, bridge in ((one, rail), (two, other)):
+            ip("-n", _SWITCHES, "link", "set", port, "mtu", str(MTU), "master", f"rail{bridge}", "up")
+
     def slow(self, node: str, rail: int) -> None:
         """Give the cable of a node's rail a tenth of its rate."""
         _set_rate(self.pods[node], rail, _MBITS // 10)
@@ -127,6 +134,7 @@ class ProbeCluster:
         ip("-n", _SWITCHES, "link", "set", port, "master", f"rail{rail}", "up")
         ip("-n", pod, "address", "add", f"{address}/24", "dev", netdev)
         ip("-n", pod, "link", "set", netdev, "up")
+        _keep_apart(pod, netdev)
         _set_rate(pod, rail, _MBITS)
         return {"name": "railnet/default", "interface": netdev, "ips": [address], "mtu": MTU, "rail": rail}
 
@@ -134,6 +142,12 @@ class ProbeCluster:
         path = Path("/run/netns", name)
         netns.create(path)
         made.callback(netns.remove, path)
+
+
+def _keep_apart(pod: str, netdev: str) -> None:
+    """Have a netdev answer ARP for its own addresses alone, as Railnet does in a pod with several rails."""
+    settings = [f"net.ipv4.conf.{netdev}.{name}" for name in ("arp_ignore=1", "arp_announce=2", "rp_filter=2")]
+    subprocess.run(["ip", "netns", "exec", pod, "sysctl", "-q", "-w", *settings], check=True, capture_output=True)
 
 
 def _set_rate(pod: str, rail: int, mbits: int) -> None:

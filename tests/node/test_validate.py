@@ -86,6 +86,13 @@ def test_cut_rail_and_smaller_mtu_are_named(cluster: ProbeCluster) -> None:
     assert left(cluster) == []
 
 
+def test_rails_whose_switches_are_joined_reach_each_other(cluster: ProbeCluster) -> None:
+    report = validate(cluster, lambda: cluster.join(0, 1))
+
+    assert [(one.rail, one.other, one.reached) for one in report.reach] == [(0, 1, True)]
+    assert (report.findings, report.untested, left(cluster)) == ((), (), [])
+
+
 def test_rail_of_a_node_at_a_tenth_of_its_rate_is_named(cluster: ProbeCluster) -> None:
     report = validate(cluster, lambda: cluster.slow("gpu-3", 1))
 
