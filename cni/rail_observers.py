@@ -33,7 +33,7 @@ class AddRefused:
 
 @dataclass(frozen=True, slots=True)
 class RailChanged:
-    """A rail of the node began (`warning`) or ceased to count as not ACTIVE, or a pod has lost its rail. `reason` is one word, `text` names the rail.
+    """A rail of the node began (`warning`) or ceased to count as not ACTIVE or to have errors, or a pod has lost its rail. `reason` is one word, `text` names the rail.
 
     `pods` have a VF of the rail, or had it.
     """

@@ -19,6 +19,7 @@ from deviceplugin.pool_selection import DEFAULT, Pool, Selector, link_layers
 from railnet.configuration_conflicts import conflicts
 from railnet.configuration_path import DEFAULT_PATH
 from railnet.errors import Misconfigured
+from railnet.fabric.port_counter_thresholds import COUNTERS, PortThresholds, Threshold
 from railnet.value_readers import (
     ABSOLUTE_PATH,
     BOOLEAN,
@@ -75,6 +76,8 @@ _MOST_BYTES = (
     4 << 20
 )  # the most characters that `strict_yaml` takes, of four bytes each; a device would be read without end
 _FIRST_KEY = re.compile(r"[.\[]")  # what ends the first key of a path
+_EVENTS = re.compile(r"[0-9]{1,9}")
+_SHORTEST_WINDOW = 10.0  # of a threshold: the ports are read each ten seconds (railnet/daemon/rail_errors.py)
 _PLUGIN = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]*")
 # The executable's first line names its interpreter below this folder: the kernel reads 255 bytes of it (BINPRM_BUF_SIZE, Linux 5.1), and
 # ends the path at white space (fs/binfmt_script.c). CNI_PATH has ':' between folders.
@@ -87,7 +90,8 @@ class HostConfiguration:
     """Paths of the host's files.
 
     `root` is the host's mount namespace. `kubelet`, its root folder, `cri` and `nri`, the runtime's sockets, `cni_conf`, `cni_bin` and `flannel` are
-    paths in that namespace; a `flannel` that is absent there is looked for in the daemon's own. The other paths are in the daemon's mount namespace.
+    paths in that namespace; a `flannel` that is absent there is looked for in the daemon's own. The other paths are in the daemon's mount namespace,
+    also `kernel_log`, the device of the kernel's log.
     A `kubelet` of None is where the running kubelet says. `device_plugins` has the same path for every kubelet.
     `cni_conf` is the folder in which the runtime looks for CNI configurations, `cni_bin` the one in which it looks for plugins.
     """
@@ -103,6 +107,7 @@ class HostConfiguration:
     )  # of containerd, CRI-O and NRI itself (containerd/nri pkg/api/plugin.go, DefaultSocketPath)
     cni_conf: Path = Path(DEFAULT_CONFLIST).parent
     cni_bin: Path = Path("/opt/cni/bin")
+    kernel_log: Path = Path("/dev/kmsg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +137,7 @@ class Publish:
         topology_labels: the leaf switches of the node's rails, as labels of the node.
         rails_condition: whether every rail is ACTIVE, as a condition of the node.
         rails_taint: a taint of the node while the condition is False.
+        kernel_messages: what the kernel's log says of cards, in that condition.
     """
 
     network_status: bool = True
@@ -139,6 +145,7 @@ class Publish:
     topology_labels: bool = False
     rails_condition: bool = False
     rails_taint: bool = False
+    kernel_messages: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +175,7 @@ class Configuration:
         timeouts: seconds that each kind of work may take.
         publish: what the API server is sent about pods, and about the node.
         admission: what the admission helper adds to training pods beside their rails.
+        port_thresholds: how many errors of a rail's port are too many for the node's condition.
         memlock: bytes that a container with a rail may lock; `UNLIMITED`, or None for the container runtime's limit.
     """
 
@@ -182,6 +190,7 @@ class Configuration:
     timeouts: Timeouts = field(default_factory=Timeouts)
     publish: Publish = Publish()
     admission: Admission = Admission()
+    port_thresholds: PortThresholds = field(default_factory=PortThresholds)
     memlock: int | None = None
 
     @property
@@ -300,6 +309,11 @@ def _check_publish(publish: Publish) -> Iterator[Fault]:
             "publish.railsTaint",
             "publish.railsTaint is true; publish.railsCondition should be true, too: the taint follows the condition",
         )
+    if publish.kernel_messages and not publish.rails_condition:
+        yield Fault(
+            "publish.kernelMessages",
+            "publish.kernelMessages is true; publish.railsCondition should be true, too: the condition has what the kernel says",
+        )
 
 
 def _pool(resource: str, select: Selector | None = None, **switches: bool) -> Pool:
@@ -367,8 +381,21 @@ def _plugin_folder(value: Any) -> Path:
     return Path(value)
 
 
+def _threshold(value: Any) -> Threshold:
+    events, _, duration = value.partition("/") if isinstance(value, str) else ("", "", "")
+    if _EVENTS.fullmatch(events) is None:
+        raise ValueError(value)
+    seconds = SECONDS.convert(duration)
+    if seconds < _SHORTEST_WINDOW:
+        raise ValueError(value)
+    return Threshold(int(events), seconds)
+
+
 # One table for each object of the document: its keys, and the reader of each key's value.
 
+_THRESHOLD = Scalar(
+    "ignore, or how many events in which time are allowed, such as 120/60m (from 10s to 60m)", _threshold
+)
 _CONFLIST = Scalar("auto, or the absolute path of a CNI configuration", lambda value: str(ABSOLUTE_PATH.convert(value)))
 _FOLDER_OR_AUTO = Scalar("auto, or an absolute path", ABSOLUTE_PATH.convert)
 _PLUGIN_FOLDER = Scalar(
@@ -377,7 +404,7 @@ _PLUGIN_FOLDER = Scalar(
 _HOST = an_object(
     HostConfiguration,
     {
-        **dict.fromkeys(("sysfs", "devicePlugins", "flannel", "root", "cri", "nri"), ABSOLUTE_PATH),
+        **dict.fromkeys(("sysfs", "devicePlugins", "flannel", "root", "cri", "nri", "kernelLog"), ABSOLUTE_PATH),
         "kubelet": word_or("auto", None, _FOLDER_OR_AUTO),
         "cniConf": ABSOLUTE_PATH,
         "cniBin": _PLUGIN_FOLDER,
@@ -430,7 +457,14 @@ _NETWORK = an_object(
 _LIMIT = an_object(Limit, {"networks": list_of(TEXT), "static": BOOLEAN, "pools": list_of(RESOURCE)})
 _TIMEOUTS = an_object(Timeouts, dict.fromkeys(("delegate", "add", "daemon", "kubelet"), SECONDS))
 _PUBLISH = an_object(
-    Publish, dict.fromkeys(("networkStatus", "events", "topologyLabels", "railsCondition", "railsTaint"), BOOLEAN)
+    Publish,
+    dict.fromkeys(
+        ("networkStatus", "events", "topologyLabels", "railsCondition", "railsTaint", "kernelMessages"), BOOLEAN
+    ),
+)
+_PORT_THRESHOLDS = an_object(
+    PortThresholds,
+    {**dict.fromkeys(COUNTERS, word_or("ignore", None, _THRESHOLD)), "recovery": SECONDS},
 )
 _ADMISSION = an_object(Admission, {"priorityClass": PRIORITY_CLASS, "environment": BOOLEAN})
 _FIELDS: dict[str, Reader[Any]] = {
@@ -446,6 +480,7 @@ _FIELDS: dict[str, Reader[Any]] = {
     "timeouts": _TIMEOUTS,
     "publish": _PUBLISH,
     "admission": _ADMISSION,
+    "portThresholds": _PORT_THRESHOLDS,
     "memlock": word_or("runtime", None, word_or("unlimited", UNLIMITED, BYTES)),
 }
 _FIXED = {"apiVersion": "railnet.io/v1alpha1", "kind": "NodeConfiguration"}

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from railnet.fabric.port_counter_thresholds import PortThresholds
 from railnet.vf.record import Record
 
 LEFT_OUT = "(left out)"
@@ -168,6 +169,10 @@ _CONFIGURATION_KEYS = frozenset(
         "topologyLabels",
         "railsCondition",
         "railsTaint",
+        "kernelMessages",
+        "kernelLog",
+        "portThresholds",
+        *PortThresholds._fields,
         "admission",
         "priorityClass",
         "environment",

@@ -32,6 +32,7 @@ _PUBLISH = {
     "topologyLabels": ("topologyLabels", "enabled"),
     "railsCondition": ("railsCondition", "enabled"),
     "railsTaint": ("railsCondition", "taint"),
+    "kernelMessages": ("railsCondition", "kernelMessages"),
 }  # the keys of `publish` that a value of the chart sets, with its path
 
 

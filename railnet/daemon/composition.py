@@ -29,7 +29,14 @@ from deviceplugin.pool_selection import Pool, assign
 from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
 from railnet.configuration import Configuration
-from railnet.daemon import allocated_vfs, attachment_composition, dra_composition, provisioning, rails_condition
+from railnet.daemon import (
+    allocated_vfs,
+    attachment_composition,
+    dra_composition,
+    provisioning,
+    rail_errors,
+    rails_condition,
+)
 from railnet.daemon.attachment_composition import NodeParts
 from railnet.daemon.background_tasks import BackgroundTasks
 from railnet.daemon.cni_folders_in_use import CniFoldersInUse
@@ -249,7 +256,7 @@ async def _serve(  # noqa: PLR0913 - composed once
         hung_writes=lambda: node.sysfs.writes.hung,
         rails=partial(_active_rails, configuration, node.table),
         lost=losses.by_rail,
-        counters=lambda: counters.text,
+        counters=lambda: counters.text + node_object.errors.text(),
     )
     health.show(
         Pages(
@@ -412,6 +419,8 @@ async def _answer_to_query(node: NodeParts, gauges: Gauges, parts: _ReportParts)
     told = with_topology(told, parts.node_object.places, parts.node_object.trouble_of_labels)
     told |= {
         "condition": parts.node_object.trouble_of_condition,
+        "errors": list(rail_errors.lines(parts.node_object.errors.errors())),
+        "kernelLog": parts.node_object.errors.trouble,
         "rewrites": parts.presence.rewrites,
         "slices": parts.slices.trouble,
         "memlock": parts.memlock.trouble,

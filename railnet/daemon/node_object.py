@@ -9,7 +9,8 @@ from functools import partial
 from cni.rail_observers import Observer
 from railnet.configuration import Configuration
 from railnet.daemon.node_object_loop import NodeObjectLoop
-from railnet.daemon.rails_condition import RailsCondition, RailsTaint
+from railnet.daemon.rail_errors import RailErrors
+from railnet.daemon.rails_condition import RailsCondition, RailsTaint, pods_of
 from railnet.daemon.topology_labels import TopologyLabels
 from railnet.fabric.topology_labels import RailPlace
 from railnet.kernel.sysfs.functions import Sysfs
@@ -20,7 +21,11 @@ _REMOVAL_SECONDS = 5.0
 
 
 class NodeObject:
-    """One loop for each part that `publish` asks for."""
+    """One loop for each part that `publish` asks for.
+
+    Attributes:
+        errors: what is wrong with rails that are ACTIVE, which the condition says.
+    """
 
     def __init__(
         self,
@@ -32,7 +37,9 @@ class NodeObject:
     ) -> None:
         """Have written nothing yet; `observe` and `records` are as for `RailsCondition`."""
         publish = configuration.publish
-        condition = RailsCondition(configuration, table, observe, records)
+        self.errors = RailErrors(configuration, table, sysfs, observe, lambda rail: pods_of(records(), rail))
+        condition = RailsCondition(configuration, table, observe, records, errors=self.errors.errors)
+        self.errors.port_state = condition.port_state
         self._topology = TopologyLabels(configuration, table, sysfs)
         self._taint = NodeObjectLoop(RailsTaint(condition, on=publish.rails_taint), table)
         self._condition = NodeObjectLoop(condition, table, self._taint)
@@ -51,8 +58,8 @@ class NodeObject:
 
     @property
     def hung(self) -> Counter[str]:
-        """Return the number of threads that wait for a question to a port, by card."""
-        return self._topology.hung
+        """Return the number of threads that wait for a question to a port, or for its counters, by card."""
+        return self._topology.hung + self.errors.hung
 
     @property
     def trouble_of_labels(self) -> str | None:
@@ -66,7 +73,10 @@ class NodeObject:
 
     def work(self, *, leaving: bool) -> dict[str, Callable[[], Awaitable[None]]]:
         """Return the loops by title. If Railnet is `leaving` the node, each removes its part."""
-        return {title: partial(loop.run, leaving=leaving) for title, loop in self._by_title.items()}
+        work: dict[str, Callable[[], Awaitable[None]]] = {
+            title: partial(loop.run, leaving=leaving) for title, loop in self._by_title.items()
+        }
+        return work if leaving else work | self.errors.work()
 
     async def removed(self) -> None:
         """Wait until all parts are gone, for a few seconds: the API server may not answer."""

@@ -19,7 +19,8 @@ from railnet.configuration import Configuration
 from railnet.daemon.node_object_loop import ApiServerOfNode, PartPauses, moment
 from railnet.daemon.topology_labels import labelled_rails
 from railnet.fabric import rails_condition
-from railnet.fabric.rails_condition import LIMITS, TAINT, TYPE, Condition, Histories, Moment, Status, Written
+from railnet.fabric.port_counter_thresholds import PortState
+from railnet.fabric.rails_condition import LIMITS, TAINT, TYPE, Condition, Errors, Histories, Moment, Status, Written
 from railnet.vf.inventory import Inventory, Rail
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Record, SandboxPod
@@ -58,10 +59,14 @@ class RailsCondition:
         observe: Observer,
         records: Callable[[], Iterable[Record]],
         clock: Callable[[], Moment] = moment,
+        errors: Callable[[], Errors] = dict,
     ) -> None:
-        """Have seen nothing yet; `observe` is told of each rail that is lost or back, `records` returns the journal's."""
+        """Have seen nothing yet; `observe` is told of each rail that is lost or back, `records` returns the journal's.
+
+        `errors` returns what is wrong with rails that are ACTIVE.
+        """
         self._configuration, self._table, self._clock = configuration, table, clock
-        self._observe, self._records = observe, records
+        self._observe, self._records, self._errors = observe, records, errors
         self._rails: Histories = {}
         self._unsettled: str | None = None
         self._found: FoundCondition | None = None
@@ -124,7 +129,7 @@ class RailsCondition:
 
     def _tell(self, before: Histories) -> None:
         for rail_news in rails_condition.news(before, self._rails):
-            pods = _pods(self._records(), rail_news.rail)
+            pods = pods_of(self._records(), rail_news.rail)
             _log.log(
                 logging.WARNING if rail_news.warning else logging.INFO,
                 "%s; pods that have it: %d",
@@ -132,6 +137,13 @@ class RailsCondition:
                 len(pods),
             )
             self._observe(RailChanged(rail_news.reason, rail_news.text, rail_news.warning, pods))
+
+    def port_state(self, rail: int) -> PortState:
+        """Return what is known of a rail's port: an error that it counts while the link is lost, or trains, is the loss."""
+        history = self._rails.get(rail)
+        if history is None or history.trouble is not None:
+            return PortState(None, history is not None and history.incident is not None)
+        return PortState(history.changed.seconds, history.incident is not None)
 
     @property
     def status(self) -> Status | None:
@@ -149,7 +161,7 @@ class RailsCondition:
     def _wanted(self) -> Condition | None:
         if self._unsettled is not None:
             return rails_condition.unknown(self._unsettled)
-        return rails_condition.condition(self._rails, self.status, self._clock())
+        return rails_condition.condition(self._rails, self.status, self._clock(), errors=self._errors())
 
     def _since_when(self, status: Status) -> datetime | None:
         """Return since when the API server has this status; None if it has another one."""
@@ -214,7 +226,8 @@ def _needs_rdma(rail: Rail, rdma: Collection[PciAddress]) -> bool:
     return fabric or any(vf.address in rdma for vf in rail.vfs)
 
 
-def _pods(records: Iterable[Record], rail: int) -> tuple[SandboxPod, ...]:
+def pods_of(records: Iterable[Record], rail: int) -> tuple[SandboxPod, ...]:
+    """Return the pods that have a rail."""
     return tuple({record.pod: None for record in records if any(has.rail == rail for has in record.attachments)})
 
 

@@ -33,6 +33,10 @@ def daemon(facts: Facts) -> Iterator[Finding]:
         yield Finding("vf-unhealthy", f"{count} {'VF' if count == 1 else 'VFs'}", reason)
     for path in told.get("quarantine", ()):  # a daemon of an older version does not send it
         yield Finding("quarantined-record", "daemon", path)
+    for error in told.get("errors", ()):
+        yield Finding("rail-errors", "daemon", error)
+    if told.get("kernelLog"):
+        yield Finding("kernel-log-unread", "daemon", told["kernelLog"])
 
 
 def kubelet_folders(facts: Facts) -> Iterator[Finding]:

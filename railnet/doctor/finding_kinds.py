@@ -295,6 +295,17 @@ OF_A_NODE = {
         "The daemon does not believe this record of a pod. The VFs stay with the pods that have them.",
         "The daemon's log says what is wrong with it. Look at the file, then delete it.",
     ),
+    "rail-errors": FindingKind(
+        "warning",
+        "The port of this rail is ACTIVE, and counts too many errors, or the kernel says that its card is broken. Jobs on the rail are slow or stop.",
+        "As the message says. It is over by itself ten minutes after the last errors (docs/operations.md, "
+        '"Errors of rails that are ACTIVE").',
+    ),
+    "kernel-log-unread": FindingKind(
+        "note",
+        "The daemon is to look for messages about cards in the kernel's log, and cannot read it. Nothing else depends on this.",
+        "Set `railsCondition.kernelMessages: true` of the chart, which gives the daemon the device, and not the key of node.yaml alone. Or switch it off.",
+    ),
 }
 OF_A_POD = {
     "pod-without-request": FindingKind(

@@ -1,4 +1,4 @@
-"""The node's condition `RailnetRails`: whether every rail's port is ACTIVE, what the condition says, and when it is written.
+"""The node's condition `RailnetRails`: whether every rail's port is ACTIVE and without errors, what the condition says, and when it is written.
 
 Pure: from what is seen of the ports at moments that are passed in, to a condition, the time of the next write, and the node's taints.
 
@@ -90,9 +90,29 @@ class RailHistory:
 Histories = Mapping[int, RailHistory]
 
 
+class RailError(NamedTuple):
+    """Something that is wrong with a rail's port though it is ACTIVE.
+
+    Attributes:
+        reason: the condition's reason if nothing else is wrong.
+        name: the counter, or the kind of the kernel's message.
+        severe: whether the condition is False for it.
+        text: what is wrong since when, and what to do.
+    """
+
+    reason: str
+    name: str
+    severe: bool
+    text: str
+
+
+Errors = Mapping[int, Sequence[RailError]]
+NO_ERRORS: Errors = {}
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """The content of the condition. `rails` are those that are not ACTIVE, which are not written."""
+    """The content of the condition. `rails` are those that are not ACTIVE or have severe errors; they are not written."""
 
     status: Status
     reason: str
@@ -134,7 +154,7 @@ def seen(
 
 
 def condition(
-    rails: Histories, status: Status | None, now: Moment, limits: ConditionLimits = LIMITS
+    rails: Histories, status: Status | None, now: Moment, limits: ConditionLimits = LIMITS, errors: Errors = NO_ERRORS
 ) -> Condition | None:
     """Return what the condition should say; None if what the API server has should stay for now.
 
@@ -144,18 +164,28 @@ def condition(
             has been ACTIVE: if the status is False, it waits before it says True.
         now: the moment of the last look.
         limits: when a port counts as what.
+        errors: what is wrong with ports though they are ACTIVE, by rail. Those of a rail that is not among `rails` do not count.
     """
     incidents = {rail: history for rail, history in rails.items() if history.incident is not None}
+    severe = _of_rails(errors, rails, severe=True)
     if incidents:
         flapping = all(history.incident is not None and history.incident.flaps for history in incidents.values())
-        message = "; ".join(_sentences(incidents))
-        return Condition("False", "RailFlaps" if flapping else "RailNotActive", message, frozenset(incidents))
+        message = "; ".join((*_sentences(incidents), *_said(severe)))
+        return Condition(
+            "False", "RailFlaps" if flapping else "RailNotActive", message, frozenset({*incidents, *dict(severe)})
+        )
+    if severe:
+        reason = min(error.reason for _, error in severe)
+        return Condition("False", reason, "; ".join(_said(severe)), frozenset(dict(severe)))
     hold = limits.up if status == "False" else 0.0
     if any(history.trouble is not None or now.seconds - history.changed.seconds < hold for history in rails.values()):
         return None
     if not rails:
         return Condition("True", "NoRails", "this node has no rail that pods can have")
-    return Condition("True", "RailsActive", f"{len(rails)} of {len(rails)} rails are ACTIVE")
+    active = f"{len(rails)} of {len(rails)} rails are ACTIVE"
+    if slight := _of_rails(errors, rails, severe=False):
+        return Condition("True", "RailsDegraded", "; ".join((active, *_said(slight))))
+    return Condition("True", "RailsActive", active)
 
 
 def unknown(why: str) -> Condition:
@@ -192,9 +222,26 @@ def news(before: Histories, after: Histories) -> list[RailNews]:
                 RailNews(rail, f"Railnet{_reason(incident)}", _sentence(rail, history, incident), warning=True)
             )
         elif incident is None and was is not None:
-            text = f"rail {rail} is ACTIVE again: it was lost {_times(was.losses)} since {_time(was.since)}"
+            text = f"rail {rail} is ACTIVE again: it was lost {_times(was.losses)} since {time_text(was.since)}"
             rail_news.append(RailNews(rail, "RailnetRailActive", text, warning=False))
     return rail_news
+
+
+def error_news(before: Errors, after: Errors) -> list[RailNews]:
+    """Return what began to be wrong with rails that are ACTIVE, and what no longer is, between two looks."""
+    old, new = (
+        {(rail, error.reason, error.name): error for rail, of_rail in errors.items() for error in of_rail}
+        for errors in (before, after)
+    )
+    new_errors = [
+        RailNews(rail, f"Railnet{reason}", f"rail {rail}: {new[rail, reason, name].text}", warning=True)
+        for rail, reason, name in sorted(new.keys() - old.keys())
+    ]
+    over = [
+        RailNews(rail, f"Railnet{reason}Over", f"rail {rail}: {name} is over", warning=False)
+        for rail, reason, name in sorted(old.keys() - new.keys())
+    ]
+    return new_errors + over
 
 
 def taints(node_taints: Sequence[Any], *, wanted: bool) -> list[Any] | None:
@@ -261,12 +308,29 @@ def _sentences(rails: Histories) -> Iterator[str]:
 
 
 def _sentence(rail: int, history: RailHistory, incident: Incident) -> str:
-    since = _time(incident.since) + (" or earlier" if incident.earlier else "")
+    since = time_text(incident.since) + (" or earlier" if incident.earlier else "")
     if incident.flaps:
         return f"rail {rail} flaps: lost {_times(incident.losses)} since {since}; the last time {incident.trouble}"
     often = f" (lost {_times(incident.losses)})" if incident.losses > 1 else ""
-    back = "" if history.trouble is not None else f" (ACTIVE again since {_time(history.changed)})"
+    back = "" if history.trouble is not None else f" (ACTIVE again since {time_text(history.changed)})"
     return f"rail {rail} is not ACTIVE since {since}{often}{back}: {incident.trouble}"
+
+
+def _of_rails(errors: Errors, rails: Histories, *, severe: bool) -> list[tuple[int, RailError]]:
+    return [
+        (rail, error)
+        for rail, of_rail in sorted(errors.items())
+        if rail in rails
+        for error in of_rail
+        if error.severe == severe
+    ]
+
+
+def _said(errors: Sequence[tuple[int, RailError]]) -> Iterator[str]:
+    for rail, error in errors[:_MOST_RAILS]:
+        yield f"rail {rail}: {error.text}"
+    if (more := len(errors) - _MOST_RAILS) > 0:
+        yield f"and {more} more"
 
 
 def _reason(incident: Incident) -> str:
@@ -277,5 +341,6 @@ def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
 
 
-def _time(moment: Moment) -> str:
+def time_text(moment: Moment) -> str:
+    """Return a moment as messages show it."""
     return moment.time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -112,9 +112,9 @@ def summed(totals: Iterable[Counters]) -> dict[str, int]:
 def saturated(reading: Counters) -> list[str]:
     """Return the names of counters that have reached their largest value at a port, and count no more there until they are reset."""
     values = ((key.split("/", 2)[2], value) for key, value in reading.items())
-    full = (
-        name
-        for name, value in values
-        if value == _LARGEST or (name in _PORT_WIDTHS and value == (1 << _PORT_WIDTHS[name]) - 1)
-    )
-    return list(dict.fromkeys(full))
+    return list(dict.fromkeys(name for name, value in values if is_saturated(name, value)))
+
+
+def is_saturated(name: str, value: int) -> bool:
+    """Return whether a counter, by its file below `ports/<number>`, has its largest value. It counts no more until it is reset."""
+    return value == _LARGEST or (name in _PORT_WIDTHS and value == (1 << _PORT_WIDTHS[name]) - 1)

@@ -58,6 +58,14 @@ def _not_in_the_cluster(told: dict[str, Any]) -> Iterator[str]:
         yield ""
         yield "What the node's condition lacks:"
         yield f"  {told['condition']}"
+    if told.get("errors"):
+        yield ""
+        yield "What is wrong with rails that are ACTIVE:"
+        yield from (f"  {line}" for line in told["errors"])
+    if told.get("kernelLog"):
+        yield ""
+        yield "Why the kernel's log is not read:"
+        yield f"  {told['kernelLog']}"
     if told.get("slices"):
         yield ""
         yield "Why the node's ResourceSlices are not as they should be:"

@@ -9,6 +9,7 @@ TOPOLOGY_LABELS: Values = {"topologyLabels.enabled": True}
 RAILS_CONDITION: Values = {"railsCondition.enabled": True}
 DRA: Values = {"offer": "dra"}
 RAILS_TAINT: Values = {**RAILS_CONDITION, "railsCondition.taint": True}
+KERNEL_MESSAGES: Values = {**RAILS_CONDITION, "railsCondition.kernelMessages": True}
 WEBHOOK: Values = {"webhook.enabled": True}
 PRIORITY_CLASS: Values = {**WEBHOOK, "webhook.priorityClass": "iteration"}
 CERT_MANAGER: Values = {**WEBHOOK, "webhook.certManager.enabled": True}
@@ -30,6 +31,7 @@ ALL: dict[str, Values] = {
     "topology labels": TOPOLOGY_LABELS,
     "condition": RAILS_CONDITION,
     "taint": RAILS_TAINT,
+    "kernel messages": KERNEL_MESSAGES,
     "dra": DRA,
     "webhook": WEBHOOK,
     "priority class": PRIORITY_CLASS,

@@ -20,8 +20,9 @@ CONDITION_RIGHT, TAINT_RIGHT = ("", "nodes/status", "patch"), ("", "nodes", "pat
     [
         (features.RAILS_CONDITION, {CONDITION_RIGHT}, Publish(rails_condition=True)),
         (features.RAILS_TAINT, {CONDITION_RIGHT, TAINT_RIGHT}, Publish(rails_condition=True, rails_taint=True)),
+        (features.KERNEL_MESSAGES, {CONDITION_RIGHT}, Publish(rails_condition=True, kernel_messages=True)),
     ],
-    ids=["condition", "taint"],
+    ids=["condition", "taint", "kernel messages"],
 )
 def test_value_adds_its_rights_the_policy_and_the_switches(
     values: features.Values, added: set[tuple[str, str, str]], publish: Publish
@@ -39,6 +40,15 @@ def test_daemons_container_is_as_without_them() -> None:
     with_it, without = rendered(**features.RAILS_TAINT), rendered()
 
     assert container(with_it, "DaemonSet", "railnet") == container(without, "DaemonSet", "railnet")
+
+
+@pytest.mark.slow
+def test_daemon_alone_is_privileged_for_the_kernels_log_and_differs_in_nothing_else() -> None:
+    with_log, without = (
+        container(rendered(**values), "DaemonSet", "railnet") for values in (features.KERNEL_MESSAGES, {})
+    )
+
+    assert with_log == {**without, "securityContext": {**without["securityContext"], "privileged": True}}
 
 
 def test_policy_and_code_name_the_same_condition_and_taint() -> None:

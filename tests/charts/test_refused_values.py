@@ -41,12 +41,14 @@ REFUSED: list[tuple[features.Values, str]] = [
         "node.configuration sets offer, which also needs rights and a policy: set the value offer",
     ),
     ({"railsCondition.taint": True}, "railsCondition.taint needs railsCondition.enabled: true"),
+    ({"railsCondition.kernelMessages": True}, "railsCondition.kernelMessages needs railsCondition.enabled: true"),
     *(
         (values, f"{place} sets publish.{key}, which also needs rights and a policy: set the value {value} instead")
         for key, value in (
             ("topologyLabels", "topologyLabels.enabled"),
             ("railsCondition", "railsCondition.enabled"),
             ("railsTaint", "railsCondition.taint"),
+            ("kernelMessages", "railsCondition.kernelMessages"),
         )
         for place, values in (
             ("node.configuration", {"node.configuration": {"publish": {key: True}}}),
@@ -153,6 +155,7 @@ def test_each_object_of_the_values_is_closed_or_free() -> None:
         "timeouts",
         "publish",
         "admission",
+        "portThresholds",
     }
     free = {
         f"{place}.{key}" for place in ("node.configuration", "node.groups.0.configuration") for key in of_configuration

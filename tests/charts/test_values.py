@@ -89,6 +89,12 @@ FEATURES = [
         configuration={"publish": {"railsTaint": True}},
     ),
     Feature(
+        "railsCondition.kernelMessages",
+        features.KERNEL_MESSAGES,
+        set(),
+        configuration={"publish": {"kernelMessages": True}},
+    ),
+    Feature(
         "offer",
         features.DRA,
         objects("railnet-own-node-resourceclaims", *POLICY)

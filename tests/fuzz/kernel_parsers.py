@@ -4,10 +4,13 @@ import re
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from errno import EAGAIN
 from pathlib import Path
 
 from railnet.doctor.memlock_limit import pod_uid
+from railnet.fabric import kernel_messages
+from railnet.fabric.rails_condition import Moment
 from railnet.install import running_plugins
 from railnet.kernel.namespaces import netns_search
 from railnet.kernel.netlink import dcb, sandbox_link_state, source_routing, uevents
@@ -396,7 +399,30 @@ _SYSFS_FUNCTIONS += (
     "_rdma",
 )
 _SYSFS_FUNCTIONS += ("_of_port", "_port", "_device_node", "Sysfs.roce_port", "_gids")
+
+
+def kernel_log(data: bytes) -> None:
+    """Judge records of /dev/kmsg: a message about a card is bounded and printable, and makes one incident of its kind."""
+    incidents: dict[str, kernel_messages.KernelIncident] = {}
+    now = Moment(0.0, datetime(2026, 1, 1, tzinfo=UTC))
+    for raw in data.split(SEPARATOR):
+        record = kernel_messages.parse_record(raw)
+        message = None if record is None else kernel_messages.recognised(record)
+        if message is not None:
+            assert message.text.isprintable() or not message.text
+            assert (message.pci is None) != (message.rdma is None)
+            incidents = kernel_messages.noted(incidents, message, now)
+    assert len(incidents) <= len(kernel_messages.KINDS)
+    assert all(len(error.text) < 600 for error in kernel_messages.errors(incidents))
+
+
 PARSERS = (
+    Parser(
+        "kernel-log",
+        kernel_log,
+        (),
+        {"railnet.fabric.kernel_messages": ("parse_record", "recognised", "noted", "errors")},
+    ),
     Parser("netlink", netlink, (OSError,), {"railnet.kernel.netlink.protocol": _PROTOCOL_FUNCTIONS}),
     Parser(
         "rtnetlink",

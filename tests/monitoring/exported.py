@@ -21,11 +21,14 @@ from deviceplugin.devices import OfferedVf
 from railnet.admission.review import Outcome
 from railnet.apiserver.client import RequestFailed
 from railnet.apiserver.request import ApiObject, Collection, Request, create, get, watch
+from railnet.configuration import Configuration, Publish
 from railnet.controllers_process.metrics import ControllersMetrics, CountingApiServer
 from railnet.daemon.metrics import Gauges, Metrics
 from railnet.daemon.rail_counters import RailCounters
+from railnet.daemon.rail_errors import RailErrors
 from railnet.fabric.rdma_counter_deltas import OF_A_PF, OF_A_VF
 from railnet.jobs.operators import OPERATORS
+from railnet.kernel.kernel_log import KernelLog
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.record import SandboxPod
 from railnet.vf.vf_table import Owner, VfTable
@@ -153,7 +156,26 @@ async def _counters(root: Path) -> str:
     table.claim(FIRST, Owner("one", "eth0", "one"))
     counters = RailCounters(table, Sysfs(root), lambda: [record])
     await counters.fresh()
-    return counters.text
+    return counters.text + _errors(table, root)
+
+
+class _SpokenLog(KernelLog):
+    """A log in which the kernel has said a severe thing and a slight one about the first card, and which was overwritten once."""
+
+    def __init__(self) -> None:
+        self.lost = 0
+
+    def records(self, most: int) -> list[bytes]:
+        self.lost += 1
+        texts = ("Fatal error 3 detected", "Port module event[error]: module 0, Cable error, High Temperature")
+        return [f"3,1,2,-;mlx5_core {PF}: {text}\n".encode() for text in texts][:most]
+
+
+def _errors(table: VfTable, root: Path) -> str:
+    configuration = Configuration(publish=Publish(rails_condition=True, kernel_messages=True))
+    errors = RailErrors(configuration, table, Sysfs(root), lambda _: None, lambda _: ())
+    errors.look_at_log(_SpokenLog())
+    return errors.text()
 
 
 def _of_admission() -> str:

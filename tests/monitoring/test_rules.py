@@ -88,6 +88,7 @@ UNHEALTHY = {
     reason: a(VFS, _NODE, pool="rdma/ib_vf", state="unhealthy", reason=reason) for reason in ("driver", "port")
 }
 POOL = {"node": "gpu-7", "pool": "rdma/ib_vf"}
+ERROR = a("railnet_rail_errors", _NODE, rail="1", error="symbol_error", severity="severe")
 ACTIVE = a("railnet_rail_active", _NODE, rail="1")
 DAY = 86400
 CALL = {"verb": "create", "resource": "services"}
@@ -168,6 +169,15 @@ CASES = (
     ),
     Case("RailnetPortErrors", {port("port_xmit_wait"): "0+100x90"}, 70),
     Case("RailnetPortErrors", {port("link_error_recovery"): "3x30 5x90"}, 70),
+    Case(
+        "RailnetRailErrors", {ERROR: "_x5 1x10"}, 8, (alert(_NODE, rail="1", error="symbol_error", severity="severe"),)
+    ),
+    Case("RailnetRailErrors", {ERROR: "_x5 1x1 stale"}, 9),
+    Case(
+        "RailnetRailErrors",
+        {a("railnet_rail_errors", _NODE, rail="1", error="port_rcv_errors", severity="slight"): "1x20"},
+        9,
+    ),
     Case(
         "RailnetCounterSaturated",
         {a("railnet_port_events_saturated", _NODE, rail="1", counter="link_downed"): "1x90"},

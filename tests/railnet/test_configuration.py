@@ -22,6 +22,7 @@ from railnet.configuration import (
     read_document,
 )
 from railnet.errors import Misconfigured
+from railnet.fabric.port_counter_thresholds import PortThresholds, Threshold
 from railnet.value_readers import Fault, Faults
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.permitted_networks import (
@@ -41,7 +42,7 @@ PAGE = Path(__file__).parents[2] / "docs/configuration.md"
 EVERYTHING = """\
 apiVersion: railnet.io/v1alpha1
 kind: NodeConfiguration
-host: {sysfs: /a, kubelet: /b, devicePlugins: /f, flannel: /c/subnet.env, root: /d, cri: /e/crio.sock, nri: /i/nri.sock, cniConf: /g, cniBin: /h}
+host: {sysfs: /a, kubelet: /b, devicePlugins: /f, flannel: /c/subnet.env, root: /d, cri: /e/crio.sock, nri: /i/nri.sock, cniConf: /g, cniBin: /h, kernelLog: /j}
 primary: /etc/cni/net.d/10-flannel.conflist
 rails: auto
 pools:
@@ -71,8 +72,9 @@ limits:
   "*": {networks: [default, verbs]}
   team-a: {networks: [default, fixed], static: true, pools: [rdma/first]}
 timeouts: {delegate: 10s, add: 2m, daemon: 500ms, kubelet: 1.5s}
-publish: {networkStatus: false, events: false, topologyLabels: true, railsCondition: true, railsTaint: true}
+publish: {networkStatus: false, events: false, topologyLabels: true, railsCondition: true, railsTaint: true, kernelMessages: true}
 admission: {priorityClass: iteration}
+portThresholds: {symbol_error: 5/30s, port_rcv_errors: ignore, recovery: 1m}
 memlock: 64Gi
 """
 
@@ -95,6 +97,7 @@ def test_every_key_is_read() -> None:
             Path("/i/nri.sock"),
             Path("/g"),
             Path("/h"),
+            Path("/j"),
         ),
         primary="/etc/cni/net.d/10-flannel.conflist",
         pools=(
@@ -131,8 +134,14 @@ def test_every_key_is_read() -> None:
         ),
         timeouts=Timeouts(delegate=10.0, add=120.0, daemon=0.5, kubelet=1.5),
         publish=Publish(
-            network_status=False, events=False, topology_labels=True, rails_condition=True, rails_taint=True
+            network_status=False,
+            events=False,
+            topology_labels=True,
+            rails_condition=True,
+            rails_taint=True,
+            kernel_messages=True,
         ),
+        port_thresholds=PortThresholds(symbol_error=Threshold(5, 30.0), port_rcv_errors=None, recovery=60.0),
         admission=Admission(priority_class="iteration"),
         memlock=64 << 30,
     )
@@ -323,6 +332,12 @@ WRONG = {
     "publish: {topologyLabels: leaf}": "publish.topologyLabels is 'leaf'; it should be true or false",
     "publish: {railsCondition: 1}": "publish.railsCondition is 1; it should be true or false",
     "publish: {railsTaint: true}": "publish.railsTaint is true; publish.railsCondition should be true, too: the taint follows the condition",
+    "publish: {kernelMessages: true}": "publish.kernelMessages is true; publish.railsCondition should be true, too: the condition has what the kernel says",
+    "portThresholds: {symbol_error: 120}": "portThresholds.symbol_error is 120; it should be ignore, or how many events in which time are allowed, such as 120/60m (from 10s to 60m)",
+    "portThresholds: {symbol_error: off}": "portThresholds.symbol_error is false; it should be ignore, or how many events in which time are allowed, such as 120/60m (from 10s to 60m)",
+    "portThresholds: {link_downed: 2/5s}": "portThresholds.link_downed is '2/5s'; it should be ignore, or how many events in which time are allowed, such as 120/60m (from 10s to 60m)",
+    "portThresholds: {link_downed: -1/5m}": "portThresholds.link_downed is '-1/5m'; it should be ignore, or how many events in which time are allowed, such as 120/60m (from 10s to 60m)",
+    "portThresholds: {recovery: 2h}": "portThresholds.recovery is '2h'; it should be a duration like 500ms, 5s or 2m, at most 60m",
     "publish: {events: 'no'}": "publish.events is 'no'; it should be true or false",
     "admission: iteration": "admission is 'iteration'; it should be a mapping",
     "admission: {priorityClass: null}": "admission.priorityClass is null; it should be the name of a PriorityClass (lower-case letters, digits, hyphens and dots, at most 253)",

@@ -28,6 +28,7 @@
 {{- if $values.topologyLabels.enabled }}{{ $_ := set $publish "topologyLabels" true }}{{ end -}}
 {{- if $values.railsCondition.enabled }}{{ $_ := set $publish "railsCondition" true }}{{ end -}}
 {{- if $values.railsCondition.taint }}{{ $_ := set $publish "railsTaint" true }}{{ end -}}
+{{- if $values.railsCondition.kernelMessages }}{{ $_ := set $publish "kernelMessages" true }}{{ end -}}
 {{- if $publish }}{{ $_ := set $keys "publish" $publish }}{{ end -}}
 {{- $admission := dict -}}
 {{- with $values.webhook.priorityClass }}{{ $_ := set $admission "priorityClass" . }}{{ end -}}

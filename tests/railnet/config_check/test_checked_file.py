@@ -304,7 +304,7 @@ def test_node_yaml_of_a_group_is_the_one_that_the_chart_makes(common: Any, of_gr
     sticky = {"enabled": True, "range": "10.58.0.0/16", "rails": 2, "network": "staying"}
     values = {
         "node": {"configuration": common, "groups": [group]},
-        "railsCondition": {"enabled": True, "taint": True},
+        "railsCondition": {"enabled": True, "taint": True, "kernelMessages": True},
         "topologyLabels": {"enabled": True},
         "offer": "dra",
         "controllers": {"enabled": True, "stickyAddresses": sticky},
@@ -360,6 +360,11 @@ REFUSED = [
     ({"publish": {"topologyLabels": False}}, "publish.topologyLabels", "topologyLabels.enabled"),
     ({"publish": {"railsCondition": True}}, "publish.railsCondition", "railsCondition.enabled"),
     ({"publish": {"railsCondition": True, "railsTaint": True}}, "publish.railsTaint", "railsCondition.taint"),
+    (
+        {"publish": {"railsCondition": True, "kernelMessages": True}},
+        "publish.kernelMessages",
+        "railsCondition.kernelMessages",
+    ),
     ({"admission": {"priorityClass": "ptr"}}, "admission.priorityClass", "webhook.priorityClass"),
 ]
 

@@ -1,21 +1,27 @@
 """The node's condition: what it says after what was seen of the ports, and when it is written. The clock is the test's own."""
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from railnet.fabric.rails_condition import (
     LIMITS,
     TAINT,
+    TYPE,
     Condition,
     Histories,
     Moment,
+    RailError,
     RailNews,
     Status,
     Written,
     condition,
+    error_news,
     news,
     next_judgement,
     next_write,
@@ -346,3 +352,76 @@ def test_limits_bound_the_writes_of_a_minute() -> None:
             written, count = Written(wanted, tenth / 10), count + 1
 
     assert count <= 60 / LIMITS.quiet
+
+
+SEVERE = RailError("PortErrors", "symbol_error", severe=True, text="too many symbol_error: check the cable")
+OF_KERNEL = RailError("KernelErrors", "firmware-fatal", severe=True, text="the kernel says: reset the card")
+SLIGHT = RailError("PortErrors", "port_rcv_errors", severe=False, text="packets with errors arrive")
+
+
+@pytest.mark.parametrize(
+    ("errors", "status", "reason", "message", "rails"),
+    [
+        ({1: [SEVERE]}, "False", "PortErrors", "rail 1: too many symbol_error: check the cable", {1}),
+        (
+            {0: [SEVERE], 1: [OF_KERNEL, SLIGHT]},
+            "False",
+            "KernelErrors",
+            "rail 0: too many symbol_error: check the cable; rail 1: the kernel says: reset the card",
+            {0, 1},
+        ),
+        ({1: [SLIGHT]}, "True", "RailsDegraded", "2 of 2 rails are ACTIVE; rail 1: packets with errors arrive", set()),
+        ({7: [SEVERE, SLIGHT]}, "True", "RailsActive", "2 of 2 rails are ACTIVE", set()),
+    ],
+    ids=["one rail", "two rails", "not the card's own", "a rail that the node has no more"],
+)
+def test_errors_of_rails_that_are_active(
+    errors: dict[int, list[RailError]], status: str, reason: str, message: str, rails: set[int]
+) -> None:
+    assert condition(seen({}, {0: None, 1: None}, at(0)), None, at(0), errors=errors) == Condition(
+        status,  # type: ignore[arg-type]
+        reason,
+        message,
+        frozenset(rails),
+    )
+
+
+def test_lost_rail_comes_before_errors_of_another() -> None:
+    rails = seen(seen({}, {0: "down", 1: None}, at(0)), {0: "down", 1: None}, at(20))
+    both = condition(rails, None, at(20), errors={1: [SEVERE]})
+
+    assert both is not None
+    assert (both.reason, both.rails) == ("RailNotActive", frozenset({0, 1}))
+    assert both.message.endswith("Z or earlier: down; rail 1: too many symbol_error: check the cable")
+
+
+def test_message_stays_short_if_all_ports_have_errors() -> None:
+    many = {rail: [SEVERE] for rail in range(40)}
+    found = condition(seen({}, dict.fromkeys(range(40)), at(0)), None, at(0), errors=many)
+
+    assert found is not None
+    assert found.message.endswith("; rail 7: too many symbol_error: check the cable; and 32 more")
+
+
+def test_news_of_errors_are_of_their_begin_and_their_end() -> None:
+    before, after = {0: [SEVERE], 1: [OF_KERNEL]}, {0: [SEVERE, SLIGHT]}
+
+    assert error_news(before, before) == []
+    assert error_news(before, after) == [
+        RailNews(0, "RailnetPortErrors", "rail 0: packets with errors arrive", warning=True),
+        RailNews(1, "RailnetKernelErrorsOver", "rail 1: firmware-fatal is over", warning=False),
+    ]
+
+
+def test_policy_of_the_page_for_nvsentinel_reads_this_condition() -> None:
+    """The form is that of NVSentinel's Kubernetes Object Monitor (NVIDIA/NVSentinel, docs/configuration/kubernetes-object-monitor.md)."""
+    page = (Path(__file__).parents[3] / "docs/operations.md").read_text()
+    (block,) = (
+        block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "kubernetes-object-monitor" in block
+    )
+    (policy,) = yaml.safe_load(block)["kubernetes-object-monitor"]["policies"]
+
+    assert policy["resource"] == {"group": "", "version": "v1", "kind": "Node"}
+    expression = f'resource.status.conditions.filter(c, c.type == "{TYPE}" && c.status == "False").size() > 0'
+    assert policy["predicate"] == {"expression": f"{expression}\n"}
+    assert policy["healthEvent"].keys() == {"componentClass", "isFatal", "message", "recommendedAction", "errorCode"}

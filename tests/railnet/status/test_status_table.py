@@ -217,3 +217,17 @@ def test_roce_has_a_table_of_its_own_and_pods_have_their_gids() -> None:
     (pods,) = (number for number, line in enumerate(lines) if line.startswith("POD"))
     assert lines[pods].endswith("GID")
     assert [line.split()[-2:] for line in lines[pods + 1 : pods + 3]] == [["40s", "-"], ["3:", "10.58.0.1"]]
+
+
+def test_table_has_errors_of_rails_that_are_active_and_why_the_kernels_log_is_not_read() -> None:
+    lines = list(
+        rendered(
+            told(errors=["rail 1: port 1 of mlx5_1 counts too many symbol_error"], kernelLog="/dev/kmsg: No such file")
+        )
+    )
+
+    for title, line in (
+        ("What is wrong with rails that are ACTIVE:", "  rail 1: port 1 of mlx5_1 counts too many symbol_error"),
+        ("Why the kernel's log is not read:", "  /dev/kmsg: No such file"),
+    ):
+        assert lines[lines.index(title) + 1] == line
