@@ -301,6 +301,11 @@ def _networks(read: Mapping[str, Any]) -> dict[str, Network]:
 def _conflicts(read: Mapping[str, Any]) -> Iterator[Fault]:
     yield from conflicts(read.get("pools", DEFAULT), read.get("provision", ()), _networks(read), read.get("limits", {}))
     yield from _check_publish(read.get("publish", Publish()))
+    for counter, stop in read.get("port_thresholds", PortThresholds()).unreachable():
+        path = f"portThresholds.{counter}"
+        yield Fault(
+            path, f"{path} allows {stop} events or more; the counter stops at {stop}, so it would never be too many"
+        )
 
 
 def _check_publish(publish: Publish) -> Iterator[Fault]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from railnet.fabric.rails_condition import Moment, RailError, time_text
-from railnet.fabric.rdma_counter_deltas import is_saturated
+from railnet.fabric.rdma_counter_deltas import is_saturated, largest
 
 REASON = "PortErrors"
 _FOLDER = "counters/"
@@ -65,6 +65,13 @@ class PortThresholds(NamedTuple):
         """Return the threshold of a counter; None if the counter is not judged."""
         threshold: Threshold | None = getattr(self, counter) if counter in COUNTERS else None
         return threshold
+
+    def unreachable(self) -> Iterator[tuple[str, int]]:
+        """Yield each counter that stops at a value, which comes with it, before its threshold could be exceeded."""
+        for counter in COUNTERS:
+            threshold, stop = self.of(counter), largest(_FOLDER + counter)
+            if threshold is not None and threshold.events >= stop:
+                yield counter, stop
 
     @property
     def names(self) -> tuple[str, ...]:

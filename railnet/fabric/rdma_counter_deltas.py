@@ -117,4 +117,9 @@ def saturated(reading: Counters) -> list[str]:
 
 def is_saturated(name: str, value: int) -> bool:
     """Return whether a counter, by its file below `ports/<number>`, has its largest value. It counts no more until it is reset."""
-    return value == _LARGEST or (name in _PORT_WIDTHS and value == (1 << _PORT_WIDTHS[name]) - 1)
+    return value in (_LARGEST, largest(name))
+
+
+def largest(name: str) -> int:
+    """Return the largest value of a counter, by its file below `ports/<number>`."""
+    return (1 << _PORT_WIDTHS[name]) - 1 if name in _PORT_WIDTHS else _LARGEST

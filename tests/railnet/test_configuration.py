@@ -337,6 +337,7 @@ WRONG = {
     "portThresholds: {symbol_error: off}": "portThresholds.symbol_error is false; it should be ignore, or how many events in which time are allowed, such as 120/60m (from 10s to 60m)",
     "portThresholds: {link_downed: 2/5s}": "portThresholds.link_downed is '2/5s'; it should be ignore, or how many events in which time are allowed, such as 120/60m (from 10s to 60m)",
     "portThresholds: {link_downed: -1/5m}": "portThresholds.link_downed is '-1/5m'; it should be ignore, or how many events in which time are allowed, such as 120/60m (from 10s to 60m)",
+    "portThresholds: {link_downed: 255/60m}": "portThresholds.link_downed allows 255 events or more; the counter stops at 255, so it would never be too many",
     "portThresholds: {recovery: 2h}": "portThresholds.recovery is '2h'; it should be a duration like 500ms, 5s or 2m, at most 60m",
     "publish: {events: 'no'}": "publish.events is 'no'; it should be true or false",
     "admission: iteration": "admission is 'iteration'; it should be a mapping",
