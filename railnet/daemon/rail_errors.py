@@ -15,7 +15,7 @@ is plugged into, is no rail. Device nodes are not looked at.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from cni.rail_observers import Observer, RailChanged
@@ -45,14 +45,19 @@ _ABSENT_SECONDS = 600.0
 
 
 class _Port(NamedTuple):
-    """The port of a rail's PF."""
+    """The port of a rail's PF; `rdma` is None while the driver shows no RDMA device, as while it recovers the card."""
 
     pf: PciAddress
-    rdma: RdmaDevice
+    rdma: RdmaDevice | None
 
     @property
-    def identity(self) -> tuple[str, str]:
-        return str(self.pf), str(self.rdma.node_guid)
+    def identity(self) -> tuple[str, str] | None:
+        """What another card in the slot has otherwise; None while it is not known."""
+        return None if self.rdma is None else (str(self.pf), str(self.rdma.node_guid))
+
+    def is_meant(self, message: CardMessage) -> bool:
+        """Return whether the kernel speaks of this PF."""
+        return str(self.pf) == message.pci or (self.rdma is not None and self.rdma.name == message.rdma)
 
 
 class RailErrors:
@@ -71,18 +76,13 @@ class RailErrors:
         pods: Callable[[int], tuple[SandboxPod, ...]],
     ) -> None:
         """Have seen nothing yet; `observe` is told of what begins and ends, `pods` returns those that have a rail."""
-        self._configuration, self._table, self._sysfs, self._observe, self._pods = (
-            configuration,
-            table,
-            sysfs,
-            observe,
-            pods,
-        )
+        self._configuration, self._table, self._sysfs = configuration, table, sysfs
+        self._observe, self._pods = observe, pods
         self._reads = BoundedReads()
         self._ports: dict[int, PortHistory] = {}
         self._absent: dict[tuple[PciAddress, str], float] = {}
         self._incidents: dict[int, Mapping[str, KernelIncident]] = {}
-        self._identities: dict[int, tuple[str, str]] = {}
+        self._identities: dict[int, tuple[str, str] | None] = {}  # of the cards that incidents are about
         self._messages: Counter[Labels] = Counter()
         self._overruns = 0
         self._told: Errors = {}
@@ -171,9 +171,9 @@ class RailErrors:
             OSError: as `KernelLog.records`.
         """
         overruns, now = log.lost, moment()
-        for raw in log.records(_MOST_RECORDS):
-            if (record := kernel_messages.parse_record(raw)) and (message := kernel_messages.recognised(record)):
-                self._note(message, now)
+        parsed = filter(None, map(kernel_messages.parse_record, log.records(_MOST_RECORDS)))
+        if messages := list(filter(None, map(kernel_messages.recognised, parsed))):
+            self._note(messages, now)
         self._overruns += log.lost - overruns
         self._lasting()
         self._tell()
@@ -183,46 +183,50 @@ class RailErrors:
         rails = labelled_rails(self._configuration, self._table.inventory)
         if rails is None:
             return None
-        return {
-            number: _Port(rail.pf.address, rail.pf.rdma)
-            for number, rail in rails.items()
-            if rail.pf is not None and rail.pf.rdma is not None
-        }
+        return {number: _Port(rail.pf.address, rail.pf.rdma) for number, rail in rails.items() if rail.pf is not None}
 
     def _forget(self, ports: Mapping[int, _Port]) -> None:
         """Forget what was of a rail that is gone, or of a card that was in the place of another."""
         self._ports = {rail: history for rail, history in self._ports.items() if rail in ports}
         for rail, incidents in list(self._incidents.items()):
-            if rail not in ports or self._identities.get(rail) != ports[rail].identity:
+            known = self._identities.get(rail)
+            if rail in ports and known is None:
+                self._identities[rail] = ports[rail].identity
+            elif rail not in ports or ports[rail].identity not in (known, None):
                 del self._incidents[rail]
                 _log.info("rail %d has another card: %d messages of the kernel are forgotten", rail, len(incidents))
         now = moment().seconds
         self._absent = {key: until for key, until in self._absent.items() if until > now}
 
     async def _look_at(self, rail: int, port: _Port) -> None:
-        def work(pf: PciAddress) -> dict[str, int]:
-            return read_counters(self._sysfs, pf, port.rdma.name, port.rdma.data_ports, names)
-
-        names = [name for name in self._configuration.port_thresholds.names if (port.pf, name) not in self._absent]
-        outcome = (await self._reads.read_each(port.pf, (port.pf,), work))[port.pf]
-        reading = None
-        if not isinstance(outcome, Exception):
-            reading = PortReading(port.identity, port.rdma.name, outcome)
-            has = {key.split("/", 2)[2] for key in outcome}
-            again = moment().seconds + _ABSENT_SECONDS
-            self._absent |= {(port.pf, name): again for name in names if name not in has}
+        reading = None if port.rdma is None else await self._reading(port, port.rdma)
         history = port_counter_thresholds.judged(
             self._ports.get(rail), reading, self.port_state(rail), self._configuration.port_thresholds, moment()
         )
         if history is not None:
             self._ports[rail] = history
 
-    def _note(self, message: CardMessage, now: Moment) -> None:
-        for rail, port in (self._ports_of_rails() or {}).items():
-            if str(port.pf) == message.pci or port.rdma.name == message.rdma:
-                self._messages[("rail", str(rail)), ("kind", message.kind.name)] += 1
-                self._incidents[rail] = kernel_messages.noted(self._incidents.get(rail, {}), message, now)
-                self._identities[rail] = port.identity
+    async def _reading(self, port: _Port, rdma: RdmaDevice) -> PortReading | None:
+        def work(pf: PciAddress) -> dict[str, int]:
+            return read_counters(self._sysfs, pf, rdma.name, rdma.data_ports, names)
+
+        names = [name for name in self._configuration.port_thresholds.names if (port.pf, name) not in self._absent]
+        outcome = (await self._reads.read_each(port.pf, (port.pf,), work))[port.pf]
+        if isinstance(outcome, Exception):
+            return None
+        has = {key.split("/", 2)[2] for key in outcome}
+        again = moment().seconds + _ABSENT_SECONDS
+        self._absent |= {(port.pf, name): again for name in names if name not in has}
+        return PortReading(port.identity, rdma.name, outcome)
+
+    def _note(self, messages: Iterable[CardMessage], now: Moment) -> None:
+        ports = self._ports_of_rails() or {}
+        for message in messages:
+            for rail, port in ports.items():
+                if port.is_meant(message):
+                    self._messages[("rail", str(rail)), ("kind", message.kind.name)] += 1
+                    self._incidents[rail] = kernel_messages.noted(self._incidents.get(rail, {}), message, now)
+                    self._identities[rail] = port.identity or self._identities.get(rail)
 
     def _lasting(self) -> None:
         now, recovery = moment(), self._configuration.port_thresholds.recovery

@@ -46,7 +46,7 @@ class KernelMessageKind(NamedTuple):
     Attributes:
         name: a word for metrics and events.
         pattern: what its text has after the driver and the device.
-        effect: `severe` makes the condition False, `slight` does not, `over` ends what is severe, `nothing` is known to be harmless.
+        effect: `severe` makes the condition False, `slight` does not, `over` begins the end of what is severe, `nothing` is known to be harmless.
         source: the kernel's file and function.
         remedy: what to do.
     """
@@ -156,12 +156,24 @@ class CardMessage(NamedTuple):
 
 
 class KernelIncident(NamedTuple):
-    """Messages of one kind about one rail: the first, the second of the last, and the first one's words."""
+    """Messages of one kind about one rail.
+
+    Attributes:
+        since: the first.
+        last: the second of the last one, or of the driver's words that the card has recovered.
+        text: the first one's words.
+        recovered: whether the driver has said that since.
+    """
 
     kind: KernelMessageKind
     since: Moment
     last: float
     text: str
+    recovered: bool = False
+
+    def lasts(self, recovery: float) -> float:
+        """Return for how many seconds after `last` it is not over: a dead firmware says so once, and one that recovers may die again at once."""
+        return _SEVERE_SECONDS if self.kind.effect == "severe" and not self.recovered else recovery
 
 
 Incidents = Mapping[str, KernelIncident]  # by the kind's name
@@ -197,18 +209,19 @@ def noted(incidents: Incidents, message: CardMessage, now: Moment) -> dict[str, 
     """Return the incidents of a rail after one more message about its card."""
     kind = message.kind
     if kind.effect == "over":
-        return {name: incident for name, incident in incidents.items() if incident.kind.effect != "severe"}
+        return {
+            name: incident._replace(last=now.seconds, recovered=True) if incident.kind.effect == "severe" else incident
+            for name, incident in incidents.items()
+        }
     known = incidents.get(kind.name)
     incident = KernelIncident(kind, now, now.seconds, message.text)
-    return {**incidents, kind.name: incident if known is None else known._replace(last=now.seconds)}
+    return {**incidents, kind.name: incident if known is None else known._replace(last=now.seconds, recovered=False)}
 
 
 def lasting(incidents: Incidents, recovery: float, now: Moment) -> dict[str, KernelIncident]:
-    """Return the incidents that are not over: severe ones last an hour after the last message, others `recovery` seconds."""
+    """Return the incidents that are not over: severe ones last an hour after the last message, others and recovered ones `recovery` seconds."""
     return {
-        name: incident
-        for name, incident in incidents.items()
-        if now.seconds - incident.last < (_SEVERE_SECONDS if incident.kind.effect == "severe" else recovery)
+        name: incident for name, incident in incidents.items() if now.seconds - incident.last < incident.lasts(recovery)
     }
 
 

@@ -276,6 +276,21 @@ def test_messages_of_a_card_end_with_the_card(node: Node) -> None:
     assert (before, node.wrong()) == ({0: ["firmware-fatal"]}, {})
 
 
+def test_message_stays_while_the_driver_recovers_the_card_and_shows_no_device(node: Node) -> None:
+    node.looks()
+    node.says(kernel(FATAL))
+    whole = node.table.inventory
+    pf = whole.pfs[0]
+    node.table.reread_pfs({pf.address: replace(pf, rdma=None)})
+    node.says(kernel("mlx5_health_try_recover:330:(pid 9): health recovery failed"))
+    node.looks()
+    without = node.wrong()
+    node.table.reread_pfs({pf.address: pf})
+    node.looks()
+
+    assert without == node.wrong() == {0: ["firmware-fatal", "firmware-recovery-failed"]}
+
+
 def test_flood_is_read_in_portions_and_keeps_one_incident(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rail_errors, "_MOST_RECORDS", 5)
     flood = [kernel(f"Fatal error {number} detected") for number in range(12)]

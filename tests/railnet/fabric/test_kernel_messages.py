@@ -173,13 +173,18 @@ def test_severe_incident_lasts_an_hour_after_the_last_message_and_a_slight_one_t
     assert lasting(incidents, RECOVERY, at(3700)) == {}
 
 
-def test_driver_that_has_recovered_the_card_ends_what_is_severe() -> None:
+def test_card_that_the_driver_has_recovered_is_believed_after_the_recovery_time() -> None:
     incidents: dict[str, KernelIncident] = {}
     for text in ("Fatal error 3 detected", "Port module event[error]: module 0, Cable error, High Temperature"):
         incidents = noted(incidents, certain(f"mlx5_core {PCI}: {text}"), at(0))
     recovered = certain(f"mlx5_core {PCI}: mlx5_health_try_recover:344:(pid 9): health recovery succeeded")
 
-    assert set(noted(incidents, recovered, at(1))) == {"high-temperature"}
+    recovering = noted(incidents, recovered, at(1000))
+    again = noted(recovering, certain(f"mlx5_core {PCI}: Fatal error 3 detected"), at(1100))
+
+    assert set(lasting(recovering, RECOVERY, at(1599))) == {"firmware-fatal"}
+    assert lasting(recovering, RECOVERY, at(1600)) == {}
+    assert set(lasting(again, RECOVERY, at(4000))) == {"firmware-fatal"}
 
 
 def test_flood_of_messages_makes_one_incident_of_each_kind() -> None:
