@@ -214,7 +214,7 @@ def _judged(
     else:
         moved = Span(before.read, now.seconds, value - before.value)
         after = _moved(replace(before, value=value, read=now.seconds, saturated=full), key, moved, state)
-    return _with_excess(_without_old(after, limit, now), limit, now)
+    return _with_excess(_without_old(after, limit, now), state, limit, now)
 
 
 def _moved(counter: CounterHistory, key: str, moved: Span, state: PortState) -> CounterHistory:
@@ -243,7 +243,7 @@ def _without_old(counter: CounterHistory, limit: _Limit, now: Moment) -> Counter
     return replace(counter, spans=tuple(spans))
 
 
-def _with_excess(counter: CounterHistory, limit: _Limit, now: Moment) -> CounterHistory:
+def _with_excess(counter: CounterHistory, state: PortState, limit: _Limit, now: Moment) -> CounterHistory:
     threshold, excess = limit.threshold, counter.excess
     proved = now.seconds if counter.unproved is None else counter.unproved.begin
     if excess is None:
@@ -251,7 +251,10 @@ def _with_excess(counter: CounterHistory, limit: _Limit, now: Moment) -> Counter
         if events <= threshold.events:
             return counter
         return replace(counter, excess=Excess(now, int(events), threshold))
-    lasts = counter.saturated or now.seconds - excess.since.seconds < limit.recovery
+    # A full counter shows no end, unless the link was trained anew: that is another cable, or another try with the same one.
+    retrained = state.active_since is not None and state.active_since > excess.since.seconds
+    begin = state.active_since if retrained and state.active_since is not None else excess.since.seconds
+    lasts = (counter.saturated and not retrained) or now.seconds - begin < limit.recovery
     if lasts or _within(counter.spans, proved - limit.recovery) > limit.most_in_recovery:
         return counter
     return replace(counter, spans=(), unproved=None, excess=None)

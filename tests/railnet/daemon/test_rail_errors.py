@@ -177,11 +177,11 @@ def test_nvsentinel_1529_management_card_is_not_judged(node: Node) -> None:
     assert node.wrong() == {}
 
 
-def test_gpud_1247_refused_reads_neither_raise_nor_repeat(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """leptonai/gpud PR 1247 is one of a series about cards whose firmware refuses some registers (#1164, PR 1167, PR 1211).
+def test_gpud_1164_refused_reads_neither_raise_nor_repeat(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """leptonai/gpud#1164: the firmware of some cards refuses registers, so looking at healthy machines filled their logs with errors.
 
-    Each read of a counter then fails with EINVAL and makes the kernel log `ACCESS_REG(0x805) op_mod(0x1) failed`. Healthy machines
-    had these events again and again. Here such a counter is not known, it is read again after ten minutes, and the message says nothing.
+    Each read of a counter failed with EINVAL, and the kernel wrote `ACCESS_REG(0x805) op_mod(0x1) failed`. Here such a counter is not known,
+    it is read again after ten minutes, and the message says nothing.
     """
     asked: list[str] = []
     read = rdma_counters.read_counters

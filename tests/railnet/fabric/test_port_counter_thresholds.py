@@ -170,6 +170,40 @@ def test_counter_that_is_full_raises_nothing_and_keeps_what_it_raised(port: Port
     assert port.wrong == []
 
 
+def test_full_counter_keeps_nothing_of_a_link_that_was_trained_anew(port: Port) -> None:
+    port.values["symbol_error"] = 65535
+    port.read()
+    port.read()
+    assert port.wrong
+    port.read(INCIDENT)
+    active = PortState(port.second)
+    while port.second < active.active_since + RECOVERY:  # type: ignore[operator]
+        assert port.wrong
+        port.read(active)
+    port.read(active)
+
+    assert port.wrong == []
+
+
+def test_gpud_1247_link_that_settles_is_good_again_without_an_operator_and_one_that_goes_on_is_not(port: Port) -> None:
+    """leptonai/gpud#1247: a port flapped while a new fabric settled, and kept its node drained for days though it was ACTIVE since.
+
+    There the flap stayed until an operator took it back. The pull request lets it end when the port was stable for a time, which a
+    port that still flaps never is.
+    """
+    port.moves("link_downed", 1, 1, 1)
+    assert port.wrong == [("link_downed", True)]
+    port.moves("link_downed", *(0 for _ in range(62)))
+    settled = port.wrong
+    for _ in range(3):
+        port.moves("link_downed", 1)
+    for _ in range(6):  # once in eight minutes
+        port.moves("link_downed", 1, *(0 for _ in range(47)))
+        assert port.wrong == [("link_downed", True)]
+
+    assert settled == []
+
+
 def test_card_that_does_not_answer_keeps_its_excess_for_an_hour(port: Port) -> None:
     port.moves("symbol_error", 500, 0)
     while port.second < HOUR - STEP:
