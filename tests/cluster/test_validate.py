@@ -81,8 +81,13 @@ def test_rail_below_a_tenth_of_the_other_one_is_named(
     assert (report.unjudged, left(node)) == ((), [])
 
 
-def test_rails_of_two_fabrics_do_not_reach_each_other() -> None:
-    assert [(one.rail, one.other, one.reached) for one in validate().reach] == [(0, 1, False)]
+def test_rails_of_one_fabric_reach_each_other_and_those_of_two_do_not(node: ClusterNode) -> None:
+    apart = validate().reach
+    with node.joined_rails():
+        joined = validate().reach
+
+    assert [(one.rail, one.other, one.reached) for one in apart] == [(0, 1, False)]
+    assert [(one.rail, one.other, one.reached) for one in joined] == [(0, 1, True)]
 
 
 def test_rail_that_is_cut_in_the_middle_of_a_run_is_named(node: ClusterNode) -> None:
