@@ -13,7 +13,8 @@ class Kubectl:
     """The cluster's administrator."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        self._kubeconfig = kubeconfig
+        """Have the rights of a file; what kubectl keeps of the API server's resources is beside the file, not in the user's home."""
+        self._options = (f"--kubeconfig={kubeconfig}", f"--cache-dir={kubeconfig.parent / 'kubectl-cache'}")
 
     def run(self, *arguments: str, stdin: str | None = None) -> str:
         """Give what kubectl prints.
@@ -21,7 +22,7 @@ class Kubectl:
         Raises:
             subprocess.CalledProcessError: it failed; its stderr is in the note.
         """
-        command = ["kubectl", f"--kubeconfig={self._kubeconfig}", *arguments]
+        command = ["kubectl", *self._options, *arguments]
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=_SECONDS)
         if done.returncode:
             error = subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)

@@ -1,20 +1,23 @@
 """`scripts/demo --kubernetes` as users run it. It has a cluster of its own, inside this one's namespaces."""
 
+import errno
 import io
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.cluster.demo import job
+from tests.cluster.demo.forwarding import Forwarding
 from tests.cluster.demo.steps import Steps
 from tests.cluster.manifests import ROOT
 
@@ -76,7 +79,7 @@ def end(process: "subprocess.Popen[str]") -> Ended:
 
 @pytest.fixture(scope="module")
 def folder() -> Path:
-    return Path(os.environ.get("RAILNET_CACHE") or Path.home() / ".cache/railnet") / "demo"
+    return Path(os.environ.get("RAILNET_CACHE") or Path.home() / ".cache/railnet") / "demo-on-kubernetes"
 
 
 @pytest.fixture(scope="module")
@@ -154,10 +157,43 @@ def test_second_demo_is_refused_in_one_line(played: Played, folder: Path) -> Non
     assert (done.returncode, done.stdout, done.stderr) == (3, "", refusal)
 
 
+def test_folder_with_files_of_others_is_refused_and_kept(tmp_path: Path) -> None:
+    file = tmp_path / "report.txt"
+    file.write_text("mine")
+    command = [sys.executable, "-m", "tests.cluster.demo", f"--folder={tmp_path}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=_SECONDS)
+
+    assert (done.returncode, done.stdout, file.read_text()) == (3, "", "mine")
+    assert done.stderr.startswith(f"scripts/demo: {tmp_path} has files that no demo made")
+
+
+def test_connections_are_handed_on_after_a_time_without_descriptors() -> None:
+    class Short(socket.socket):
+        refusals = 3
+
+        def accept(self) -> tuple[socket.socket, Any]:
+            if self.refusals:
+                self.refusals -= 1
+                raise OSError(errno.EMFILE, "Too many open files")
+            return super().accept()
+
+    with socket.create_server(("127.0.0.1", 0)) as server, Short() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        Forwarding(listener, *server.getsockname()).start()
+        with socket.create_connection(listener.getsockname(), _SECONDS) as client:
+            client.sendall(b"hello")
+            handed_on, _ = server.accept()
+            with handed_on:
+                received = handed_on.recv(5)
+
+    assert received == b"hello"
+
+
 def test_ctrl_c_ends_all_of_it(ended: Ended, folder: Path) -> None:
     assert ended.status == 0
     assert _NOTHING in ended.printed
-    assert [path.name for path in folder.iterdir()] == ["validate.html"]
+    assert sorted(path.name for path in folder.iterdir()) == [".made-by-a-demo", "validate.html"]
 
 
 def test_ctrl_c_in_a_step_leaves_nothing(tmp_path: Path) -> None:

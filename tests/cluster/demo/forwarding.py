@@ -3,16 +3,20 @@
 import contextlib
 import socket
 import threading
+import time
 
 _BYTES = 1 << 16
+_MOST_CONNECTIONS = 100  # at a time; each takes two descriptors, of which a process has 1024 by default
+_PAUSE_SECONDS = 0.1
 
 
 class Forwarding:
-    """Hands on for as long as the process runs: two threads for each connection, which end with it."""
+    """Hands on for as long as the process runs: two threads for each connection, which end with it. More than a hundred connections wait."""
 
     def __init__(self, listener: socket.socket, host: str, port: int) -> None:
         """Describe it: `listener` listens, in whichever namespace it was made; `host` is reached from the caller's."""
         self._listener, self._address = listener, (host, port)
+        self._free = threading.BoundedSemaphore(_MOST_CONNECTIONS)
 
     def start(self) -> None:
         """Begin, and return at once."""
@@ -20,10 +24,21 @@ class Forwarding:
 
     def _accept(self) -> None:
         while True:
-            client, _ = self._listener.accept()
-            threading.Thread(target=self._connect, args=(client,), daemon=True).start()
+            self._free.acquire()
+            try:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._connect, args=(client,), daemon=True).start()
+            except (OSError, RuntimeError):  # no descriptor, or no thread: the next may have one
+                self._free.release()
+                time.sleep(_PAUSE_SECONDS)
 
     def _connect(self, client: socket.socket) -> None:
+        try:
+            self._hand_on_both_ways(client)
+        finally:
+            self._free.release()
+
+    def _hand_on_both_ways(self, client: socket.socket) -> None:
         with client, contextlib.suppress(OSError), socket.create_connection(self._address) as server:
             back = threading.Thread(target=_hand_on, args=(server, client), daemon=True)
             back.start()

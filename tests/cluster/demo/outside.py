@@ -21,6 +21,7 @@ from tests.cluster.demo.inside import PLAYED
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _GROUPS = Path("/sys/fs/cgroup")
 _INTERRUPTED = 130
+_MARK = ".made-by-a-demo"
 
 
 def run(folder: Path, *, keep: bool) -> int:
@@ -47,8 +48,18 @@ def run(folder: Path, *, keep: bool) -> int:
 
 @contextlib.contextmanager
 def _own(folder: Path) -> Iterator[None]:
-    """Have the folder, empty, for this demo alone; at the end only page and logs stay."""
+    """Have the folder, empty, for this demo alone; at the end only page and logs stay, and the mark of a demo's folder.
+
+    Raises:
+        Misconfigured: another demo uses the folder, or another program's files are in it.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not (folder / _MARK).exists() and any(folder.iterdir()):
+        raise Misconfigured(
+            f"{folder} has files that no demo made, and a demo empties its folder; move them away, or set RAILNET_CACHE to another folder"
+        )
+    folder.chmod(0o700)
+    (folder / _MARK).touch()
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -56,10 +67,10 @@ def _own(folder: Path) -> Iterator[None]:
         os.close(lock)
         raise Misconfigured(f"another demo uses {folder}; end it, or set RAILNET_CACHE to another folder") from None
     try:
-        _remove_all_but(folder, ())
+        _remove_all_but(folder, (_MARK,))
         yield
     finally:
-        _remove_all_but(folder, (PAGE, LOGS))
+        _remove_all_but(folder, (_MARK, PAGE, LOGS))
         os.close(lock)
 
 
@@ -67,7 +78,7 @@ def _remove_all_but(folder: Path, names: tuple[str, ...]) -> None:
     for path in folder.iterdir():
         if path.name in names:
             continue
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink()

@@ -13,6 +13,7 @@ from tests.cluster.manifests import ROOT
 
 KUBECONFIG, PROGRAMS = "kubeconfig", "bin"
 """Names in the demo's folder."""
+_CACHE = "kubectl-cache"
 
 
 def write(folder: Path, port: int) -> None:
@@ -29,7 +30,8 @@ def write(folder: Path, port: int) -> None:
 
 def line(folder: Path) -> str:
     """Return the line for a shell by which its kubectl, helm and railnet use the cluster."""
-    return f"export KUBECONFIG={shlex.quote(str(folder / KUBECONFIG))} PATH={shlex.quote(str(folder / PROGRAMS))}:$PATH"
+    variables = {"KUBECONFIG": folder / KUBECONFIG, "KUBECACHEDIR": folder / _CACHE, "PATH": folder / PROGRAMS}
+    return f"export {' '.join(f'{name}={shlex.quote(str(path))}' for name, path in variables.items())}:$PATH"
 
 
 def _write_kubeconfig(path: Path, port: int) -> None:
