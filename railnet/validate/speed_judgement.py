@@ -1,12 +1,13 @@
 """Judges speeds that the user has set no limit for: beside the other pairs of their rail, beside the other rails, and by the ports' rates. Pure.
 
-A rail's median is that of its pairs. On a rail of few nodes, slow nodes are in half of the pairs or more, and the median would be the slow
-speed: there it is the median over the nodes, each with its fastest pair. A rail of two nodes has one pair, and no median of its own: it is
-judged by the other rails, and without these it is not judged, which is said.
+A rail's median is that of its nodes, and not of its pairs: a third of the nodes is in more than half of the pairs, and if these nodes are slow,
+the median of the pairs is the slow speed. A node counts with the median of its pairs, on a rail of few nodes with its fastest pair. So slow nodes
+are noticed while they are fewer than half of a rail that is tested between all pairs. A rail of two nodes has one pair, and no median of its own:
+it is judged by the other rails, and without these it is not judged, which is said.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from statistics import median
+from statistics import median, median_high
 from typing import NamedTuple
 
 from railnet.validate.measured import Measured
@@ -17,7 +18,7 @@ FINDING, WARNING = (
     0.8,
 )  # shares of what a speed is judged by: below the first it is a finding, below the second a warning
 _LEAST_NODES = 3  # of a rail with a median of its own
-_FEW_NODES = 7  # two slow nodes of seven are in 11 of 21 pairs; of eight, in 13 of 28
+_FEW_NODES = 7  # of which each counts with its fastest pair: of more pairs than six, the fastest is fast by chance
 
 Rates = Mapping[tuple[int, str], float]  # the rate of a port in Gbit/s by rail and node
 Number = Callable[[Measured], float | None]
@@ -156,14 +157,19 @@ def shown_share(slow: float, than: float) -> str:
 
 
 def rail_median(pairs: Sequence[Measured], number: Number) -> float | None:
-    """Return the median speed of a rail's pairs, all of which have the number; None if they are of fewer than three nodes."""
-    fastest: dict[str, float] = {}
+    """Return the median speed of a rail's nodes; None if there are fewer than three. All pairs have the number.
+
+    A node's speed is that of its fastest pair, and on a rail of more than seven nodes the higher median of its pairs. Of the two pairs that a
+    node has on a ring, the higher median is the faster one.
+    """
+    of_node: dict[str, list[float]] = {}
     for measurement in pairs:
         for node in nodes_of_pair(measurement):
-            fastest[node] = max(number(measurement) or 0.0, fastest.get(node, 0.0))
-    if len(fastest) < _LEAST_NODES:
+            of_node.setdefault(node, []).append(number(measurement) or 0.0)
+    if len(of_node) < _LEAST_NODES:
         return None
-    return median(fastest.values() if len(fastest) <= _FEW_NODES else _numbers(pairs, number))
+    speed_of = max if len(of_node) <= _FEW_NODES else median_high
+    return median(speed_of(numbers) for numbers in of_node.values())
 
 
 def usual_rate(rail: int, rates: Rates) -> float | None:
