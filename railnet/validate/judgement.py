@@ -41,6 +41,11 @@ class RailLimits(NamedTuple):
         """Return whether RDMA must keep to a limit, so that it must be measured."""
         return self.least_rdma_gbits is not None or self.most_rdma_microseconds is not None
 
+    @property
+    def most_gbits_wanted(self) -> float | None:
+        """Return the higher limit of a bandwidth in Gbit/s; None if none is given."""
+        return max((limit for limit in (self.least_gbits, self.least_rdma_gbits) if limit is not None), default=None)
+
 
 def judge(measured: Sequence[Measured], mtus: Mtus, limits: RailLimits, earlier: Earlier | None = None) -> Judgement:
     """Judge all measurements: by the limits, speeds without a limit beside each other and by the ports' rates, all speeds by an earlier run."""
@@ -52,7 +57,7 @@ def judge(measured: Sequence[Measured], mtus: Mtus, limits: RailLimits, earlier:
     judgement = together(
         (
             Judgement(findings(tried, mtus, limits)),
-            judge_ports(rates),
+            judge_ports(rates, limits.most_gbits_wanted),
             *(judge_speed(tried, speed, rates) for speed in unlimited),
         )
     )

@@ -21,6 +21,11 @@ _LOOKS = {
 NETDEV_MTU = "the `mtu` of this network in node.yaml, and of the PF: IPoIB takes it from the mode and from the partition of the port"
 PATH_MTU = "the MTU of the switch's port (Ethernet), or of the partition in the subnet manager (`mtu=5` is 4096 bytes in opensm's partitions.conf)"
 
+SHARED_RATE = (
+    "the model of these nodes' cards: older ones are as they should be, and a limit that they reach (`--least-rdma-gbits`, `--least-gbits`) ends this; "
+    "newer ones have trained at a lower width or speed (`ibstat`, `iblinkinfo`)"
+)
+
 
 def look(kind: str, nodes: int) -> str:
     """Return what to look at; `nodes` is how many a finding names: 0 for the whole rail, 1, or 2 for a pair."""

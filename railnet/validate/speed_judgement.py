@@ -6,11 +6,13 @@ are noticed while they are fewer than half of a rail that is tested between all 
 it is judged by the other rails, and without these it is not judged, which is said.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median, median_high
 from typing import NamedTuple
 
 from railnet.validate.measured import Measured
+from railnet.validate.next_look import SHARED_RATE
 from railnet.validate.rail_finding import RailFinding, grouped, nodes_of_pair, shown_gbits, where
 
 FINDING, WARNING = (
@@ -41,10 +43,21 @@ class Speed(NamedTuple):
 
 
 class _Reference(NamedTuple):
-    """What a speed is judged by, in Gbit/s: 0 if it is not known. `words` say what it is."""
+    """What a speed is judged by.
+
+    Attributes:
+        gbits: in Gbit/s; 0 if it is not known.
+        words: what it is.
+        fits: whether a sound rail is known to have this speed; if not, a slower one may be as it should, and is a warning at most.
+    """
 
     gbits: float
     words: str
+    fits: bool = True
+
+    def share(self, gbits: float) -> float:
+        """Return which part of it a speed is; not below the bound of a finding where a finding would say too much."""
+        return gbits / self.gbits if self.fits else max(gbits / self.gbits, FINDING)
 
 
 TCP = Speed("TCP", "--least-gbits", lambda measurement: measurement.gbits, of_port=False)
@@ -93,16 +106,36 @@ def port_rates(measured: Iterable[Measured]) -> dict[tuple[int, str], float]:
     return rates
 
 
-def judge_ports(rates: Rates) -> Judgement:
-    """Judge ports whose rate is below the usual one of their rail."""
-    verdicts: list[tuple[float, RailFinding]] = []
-    for rail in sorted({rail for rail, _ in rates}):
-        usual = usual_rate(rail, rates) or 0.0
-        for (number, node), rate in sorted(rates.items()):
-            if number == rail and rate < usual * WARNING:
-                text = f"rail {rail} of node {node}: its port has a rate of {rate:g} Gbit/s, the usual one of this rail is {usual:g}"
-                verdicts.append((rate / usual, RailFinding("port", rail, (node,), text)))
-    return _by_level(verdicts)
+def judge_ports(rates: Rates, wanted: float | None = None) -> Judgement:
+    """Judge ports whose rate is below the usual one of their rail.
+
+    A rate that several nodes have may be that of older cards: it is a warning at most, and none if it is at least the bandwidth that the user
+    has set a limit for, `wanted` in Gbit/s.
+    """
+    of_rails: dict[int, dict[str, float]] = {}
+    for (rail, node), rate in sorted(rates.items()):
+        of_rails.setdefault(rail, {})[node] = rate
+    return _by_level(
+        verdict
+        for rail, of_rail in of_rails.items()
+        for verdict in _slow_ports(rail, of_rail, usual_rate(rail, rates), wanted)
+    )
+
+
+def _slow_ports(
+    rail: int, of_rail: Mapping[str, float], usual: float | None, wanted: float | None
+) -> Iterator[tuple[float, RailFinding]]:
+    """Yield what `judge_ports` says of one rail, with the share that the rate is of the usual one."""
+    nodes_with = Counter(of_rail.values())
+    for node, rate in of_rail.items():
+        if usual is None or rate >= usual * WARNING:
+            continue
+        text = f"rail {rail} of node {node}: its port has a rate of {rate:g} Gbit/s, the usual one of this rail is {usual:g}"
+        if nodes_with[rate] == 1:
+            yield rate / usual, RailFinding("port", rail, (node,), text)
+        elif wanted is None or rate < wanted:
+            text = f"{text}, and {nodes_with[rate]} of its nodes have {rate:g}"
+            yield max(rate / usual, FINDING), RailFinding("port", rail, (node,), text, own_look=SHARED_RATE)
 
 
 def judge_speed(measured: Sequence[Measured], speed: Speed, rates: Rates) -> Judgement:
@@ -117,27 +150,36 @@ def judge_speed(measured: Sequence[Measured], speed: Speed, rates: Rates) -> Jud
             rail,
             of_rail[rail],
             speed,
-            [typical[other] for other in typical if other != rail and _are_alike(rail, other, rates)],
-            usual_rate(rail, rates) if speed.of_port else None,
+            _of_others(rail, typical, rates),
+            _Reference(usual_rate(rail, rates) or 0.0 if speed.of_port else 0.0, "the rate of its ports"),
         )
         for rail in sorted(of_rail)
     )
 
 
+def _of_others(rail: int, typical: Mapping[int, float], rates: Rates) -> _Reference:
+    """Return what a rail is judged by beside the others: those whose ports have the same rate, else those of which that is not known."""
+    rate, others = usual_rate(rail, rates), [other for other in typical if other != rail]
+    alike = [typical[other] for other in others if rate is not None and usual_rate(other, rates) == rate]
+    if alike:
+        return _Reference(median(alike), _words_of(len(alike)))
+    unknown = [typical[other] for other in others if rate is None or usual_rate(other, rates) is None]
+    words = f"{_words_of(len(unknown))}, whose ports may have another rate"
+    return _Reference(median(unknown or [0.0]), words, fits=False)
+
+
 def _judge_rail(
-    rail: int, pairs: Sequence[Measured], speed: Speed, others: Sequence[float], rate: float | None
+    rail: int, pairs: Sequence[Measured], speed: Speed, of_others: _Reference, of_ports: _Reference
 ) -> Judgement:
     """Judge the pairs by the rail's median, and the rail by the other rails and by its ports; pairs without a median by the other rails."""
     own, typical = rail_median(pairs, speed.of), _typical(pairs, speed.of)
-    of_others = _Reference(median(others or [0.0]), _words_of(len(others)))
-    of_ports = _Reference(rate or 0.0, "the rate of its ports")
     of_pairs = of_others if own is None else _Reference(own, "the median of this rail")
     verdicts = list(_beside(rail, pairs, speed, of_pairs))
     for reference in (of_ports,) if own is None else (of_others, of_ports):
         if typical < reference.gbits * WARNING:
             nodes = nodes_of_pair(pairs[0]) if len(pairs) == 1 else ()
             text = f"{where(rail, nodes, len(pairs))}: {speed.name} {_compared(typical, reference)}"
-            verdicts.append((typical / reference.gbits, RailFinding("slow", rail, nodes, text, speed.name)))
+            verdicts.append((reference.share(typical), RailFinding("slow", rail, nodes, text, speed.name)))
     judgement = _by_level(verdicts)
     if any(reference.gbits for reference in (of_pairs, of_others, of_ports)):
         return judgement
@@ -174,8 +216,8 @@ def rail_median(pairs: Sequence[Measured], number: Number) -> float | None:
 
 def usual_rate(rail: int, rates: Rates) -> float | None:
     """Return the most frequent rate of a rail's ports, of several the highest; None if none is known."""
-    of_rail = [rate for (number, _), rate in rates.items() if number == rail]
-    return max(of_rail, key=lambda rate: (of_rail.count(rate), rate), default=None)
+    counted = Counter(rate for (number, _), rate in rates.items() if number == rail)
+    return max(counted, key=lambda rate: (counted[rate], rate), default=None)
 
 
 def _beside(
@@ -185,7 +227,7 @@ def _beside(
     for nodes, told in grouped(pairs, lambda measurement: (speed.of(measurement) or 0.0) < reference.gbits * WARNING):
         slowest = min(_numbers(told, speed.of))
         text = f"{where(rail, nodes, len(told))}: {speed.name} {_compared(slowest, reference)}"
-        yield slowest / reference.gbits, RailFinding("slow", rail, nodes, text, speed.name)
+        yield reference.share(slowest), RailFinding("slow", rail, nodes, text, speed.name)
 
 
 def _compared(slow: float, reference: _Reference) -> str:
@@ -194,12 +236,6 @@ def _compared(slow: float, reference: _Reference) -> str:
 
 def _words_of(rails: int) -> str:
     return "the median of the other rails" if rails > 1 else "the speed of the other rail"
-
-
-def _are_alike(rail: int, other: int, rates: Rates) -> bool:
-    """Return whether two rails should have the same speed: their ports have the same rate, or one rate is not known."""
-    both = (usual_rate(rail, rates), usual_rate(other, rates))
-    return None in both or both[0] == both[1]
 
 
 def _why_unjudged(pairs: Sequence[Measured], typical: float) -> str:

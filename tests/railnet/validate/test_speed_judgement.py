@@ -70,9 +70,13 @@ def test_slow_pair_between_nodes_that_are_fast_with_others_is_named() -> None:
     assert [one.nodes for one in judged(pairs).findings] == [("a", "b")]
 
 
+def at_rate(pairs: list[Measured], rate: float) -> list[Measured]:
+    return [one._replace(port_gbits=(rate, rate)) for one in pairs]
+
+
 def test_whole_rail_that_is_slow_beside_the_other_rails_is_a_finding() -> None:
     slow = [one._replace(gbits=9.0) for one in all_pairs(2, "abc")]
-    judgement = judged([*all_pairs(0, "abc"), *all_pairs(1, "abc"), *slow])
+    judgement = judged(at_rate([*all_pairs(0, "abc"), *all_pairs(1, "abc"), *slow], 400.0))
 
     assert texts(judgement.findings) == [
         "rail 2, all 3 pairs: TCP 9.0 Gbit/s, 10% of 90.0, the median of the other rails"
@@ -92,7 +96,7 @@ def test_one_pair_with_a_limit_is_judged_by_it() -> None:
 
 
 def test_of_two_nodes_the_slower_rail_is_named_by_the_faster_one() -> None:
-    judgement = judged([*all_pairs(0, "ab"), measured(1, "a", "b", gbits=9.0)])
+    judgement = judged(at_rate([*all_pairs(0, "ab"), measured(1, "a", "b", gbits=9.0)], 400.0))
 
     assert texts(judgement.findings) == [
         "rail 1 between a and b: TCP 9.0 Gbit/s, 10% of 90.0, the speed of the other rail"
@@ -106,6 +110,34 @@ def test_rails_whose_ports_have_other_rates_are_not_compared() -> None:
     judgement = judged([fast, slow])
 
     assert (judgement.findings, len(judgement.unjudged)) == ((), 2)
+
+
+@pytest.mark.parametrize("known", [(), (0,), (1,)])
+def test_slower_rail_whose_ports_may_have_another_rate_is_a_warning(known: tuple[int, ...]) -> None:
+    pairs = [*all_pairs(0, "abc"), *(one._replace(gbits=22.5) for one in all_pairs(1, "abc"))]
+    judgement = judged([one._replace(port_gbits=(400.0, 400.0)) if one.pair.rail in known else one for one in pairs])
+
+    assert (judgement.findings, judgement.unjudged) == ((), ())
+    assert texts(judgement.warnings) == [
+        "rail 1, all 3 pairs: TCP 22.5 Gbit/s, 25% of 90.0, the speed of the other rail, whose ports may have another rate"
+    ]
+
+
+def test_one_pair_beside_a_rail_whose_ports_may_have_another_rate_is_a_warning() -> None:
+    judgement = judged([*all_pairs(0, "ab"), measured(1, "a", "b", gbits=9.0)])
+
+    assert (judgement.findings, [one.nodes for one in judgement.warnings]) == ((), [("a", "b")])
+    assert judgement.unjudged == ()
+
+
+def test_rail_is_judged_by_those_of_its_rate_and_not_by_those_of_an_unknown_one() -> None:
+    known = at_rate([*all_pairs(0, "abc"), *(one._replace(gbits=9.0) for one in all_pairs(1, "abc"))], 400.0)
+    unknown = [one._replace(gbits=9.0) for rail in (2, 3) for one in all_pairs(rail, "abc")]
+    judgement = judged([*known, *unknown])
+
+    assert texts(judgement.findings) == [
+        "rail 1, all 3 pairs: TCP 9.0 Gbit/s, 10% of 90.0, the speed of the other rail"
+    ]
 
 
 def test_median_that_is_zero_judges_nothing_and_that_is_said() -> None:
@@ -151,6 +183,40 @@ def test_port_with_a_lower_rate_than_its_rail_is_named() -> None:
         "rail 0 of node c: its port has a rate of 100 Gbit/s, the usual one of this rail is 400"
     ]
     assert [one.nodes for one in judgement.warnings] == [("d",)]
+
+
+def of_two_generations(old: str, new: str) -> list[Measured]:
+    """Return measurements of nodes with ports of 100 Gbit/s and of 400; RDMA nearly reaches the slower port's rate."""
+    pairs = []
+    for one in all_pairs(0, new + old):
+        rates = tuple(100.0 if node in old else 400.0 for node in (one.pair.server, one.pair.client))
+        pairs.append(one._replace(rdma=MeasuredRdma(gbits=min(rates) * 0.98), port_gbits=rates))
+    return pairs
+
+
+def test_rate_that_two_nodes_share_is_a_warning_and_that_of_one_node_a_finding() -> None:
+    shared = judged(of_two_generations("ef", "abcd"), RailLimits(least_rdma_gbits=0.0, least_gbits=101.0))
+    ports = [one for one in shared.warnings if one.kind == "port"]
+    alone = judged(of_two_generations("e", "abcd"))
+
+    assert [one.kind for one in shared.findings if one.kind == "port"] == []
+    assert texts(tuple(ports)) == [
+        f"rail 0 of node {node}: its port has a rate of 100 Gbit/s, the usual one of this rail is 400, and 2 of its nodes have 100"
+        for node in "ef"
+    ]
+    assert all("--least-rdma-gbits" in one.look for one in ports)
+    assert [(one.kind, one.nodes) for one in alone.findings if one.kind == "port"] == [("port", ("e",))]
+
+
+@pytest.mark.parametrize("limits", [RailLimits(10.0, None, 90.0), RailLimits(least_rdma_gbits=90.0)])
+def test_shared_rate_that_reaches_the_limits_is_not_named(limits: RailLimits) -> None:
+    assert judged(of_two_generations("ef", "abcd"), limits) == Judgement()
+
+
+def test_limit_does_not_hide_the_rate_of_one_node_alone() -> None:
+    judgement = judged(of_two_generations("e", "abcd"), RailLimits(10.0, None, 90.0))
+
+    assert [(one.kind, one.nodes) for one in judgement.findings] == [("port", ("e",))]
 
 
 def test_rates_are_by_node_and_the_usual_one_is_the_most_frequent() -> None:
