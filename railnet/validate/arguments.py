@@ -5,13 +5,17 @@ import math
 import os
 import uuid
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from railnet.cli.arguments import RAILS, add_connection, add_namespace, add_output, output_of
 from railnet.cli.exit_status import ExitStatus
 from railnet.cli.messages import say
-from railnet.cli.output import Form
+from railnet.cli.output import Form, Output
 from railnet.validate.failure import ValidateFailed
 from railnet.validate.mode import Mode
+
+if TYPE_CHECKING:
+    from railnet.validate.report import Report
 
 _MOST_SECONDS = 600.0
 
@@ -98,7 +102,7 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
     """Validate, and return the exit status.
 
     Raises:
-        Misconfigured, OSError: there is no API server to ask, the baseline is no report, or the HTML file cannot be written.
+        Misconfigured: there is no API server to ask, the baseline is no report, or the HTML file cannot be written.
     """
     from railnet.apiserver.client import RequestFailed  # noqa: PLC0415 - `railnet version` needs none of it
     from railnet.train.interruption import ended_by_sigterm  # noqa: PLC0415
@@ -123,14 +127,13 @@ def _run(arguments: argparse.Namespace) -> ExitStatus:
         say(f"--mode {mode} tries no RDMA, so {' and '.join(given)} would say nothing; leave out one of the two")
         return ExitStatus.USAGE
     from railnet.cli.connection import connect_to_cluster  # noqa: PLC0415
-    from railnet.validate import baseline  # noqa: PLC0415
-    from railnet.validate.ctrf import as_ctrf  # noqa: PLC0415
-    from railnet.validate.html_report import html  # noqa: PLC0415
+    from railnet.validate import baseline, html_file  # noqa: PLC0415
     from railnet.validate.judgement import RailLimits  # noqa: PLC0415
     from railnet.validate.probe_objects import Run  # noqa: PLC0415
-    from railnet.validate.report import WORDS, as_json, rendered  # noqa: PLC0415
     from railnet.validate.validation import Validation, WantedTests  # noqa: PLC0415
 
+    if arguments.html is not None:
+        html_file.require_writable(arguments.html)
     earlier = None if arguments.baseline is None else baseline.read(arguments.baseline)
     api, execution, cluster = connect_to_cluster(
         os.environ, arguments.kubeconfig, arguments.context, "railnet validate"
@@ -157,14 +160,36 @@ def _run(arguments: argparse.Namespace) -> ExitStatus:
     output = output_of(arguments)
     report = Validation(api, execution, this_run, wanted, say).report()
     report = report._replace(about=report.about._replace(server=cluster.server, context=cluster.context))
-    if arguments.html is not None:
-        arguments.html.write_text(html(report), encoding="utf-8")
-    told = as_ctrf(report) if output.form is Form.CTRF else as_json(report)
-    output.show(told, rendered(report, wide=output.wide), WORDS)
+    has_page = True
+    try:
+        _show(report, output)
+    finally:  # also if nothing reads the output any more
+        if arguments.html is not None:
+            has_page = _has_written(arguments.html, report)
     if report.findings:
         return ExitStatus.FAILED
-    unknown = report.untested or report.unjudged or not report.measured
+    unknown = report.untested or report.unjudged or not report.measured or not has_page
     return ExitStatus.UNKNOWN if unknown else ExitStatus.OK
+
+
+def _show(report: "Report", output: Output) -> None:
+    from railnet.validate.ctrf import as_ctrf  # noqa: PLC0415
+    from railnet.validate.report import WORDS, as_json, rendered  # noqa: PLC0415
+
+    told = as_ctrf(report) if output.form is Form.CTRF else as_json(report)
+    output.show(told, rendered(report, wide=output.wide), WORDS)
+
+
+def _has_written(path: Path, report: "Report") -> bool:
+    """Write the HTML file; say it if that fails, and return whether it did not. A rail is not wrong for it."""
+    from railnet.validate import html_file  # noqa: PLC0415
+
+    try:
+        html_file.write(path, report)
+    except OSError as error:
+        say(f"the page {path} is not written, or not whole: {error.strerror or error}")
+        return False
+    return True
 
 
 def _positive(text: str) -> int:
