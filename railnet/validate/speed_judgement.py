@@ -19,6 +19,7 @@ FINDING, WARNING = (
     0.5,
     0.8,
 )  # shares of what a speed is judged by: below the first it is a finding, below the second a warning
+_RATES_APART = 1 / 8  # rates of the ports of sound rails may differ so much: four lanes of EDR have 100 Gbit/s, of XDR 800
 _LEAST_NODES = 3  # of a rail with a median of its own
 _FEW_NODES = 7  # of which each counts with its fastest pair: of more pairs than six, the fastest is fast by chance
 
@@ -48,7 +49,7 @@ class _Reference(NamedTuple):
     Attributes:
         gbits: in Gbit/s; 0 if it is not known.
         words: what it is.
-        fits: whether a sound rail is known to have this speed; if not, a slower one may be as it should, and is a warning at most.
+        fits: whether a sound rail is known to have this speed; if not, a slower one may be as it should: a finding is what no port's rate explains.
     """
 
     gbits: float
@@ -57,7 +58,8 @@ class _Reference(NamedTuple):
 
     def share(self, gbits: float) -> float:
         """Return which part of it a speed is; not below the bound of a finding where a finding would say too much."""
-        return gbits / self.gbits if self.fits else max(gbits / self.gbits, FINDING)
+        share = gbits / self.gbits
+        return share if self.fits or share < _RATES_APART else max(share, FINDING)
 
 
 TCP = Speed("TCP", "--least-gbits", lambda measurement: measurement.gbits, of_port=False)

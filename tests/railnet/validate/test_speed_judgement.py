@@ -123,10 +123,12 @@ def test_slower_rail_whose_ports_may_have_another_rate_is_a_warning(known: tuple
     ]
 
 
-def test_one_pair_beside_a_rail_whose_ports_may_have_another_rate_is_a_warning() -> None:
-    judgement = judged([*all_pairs(0, "ab"), measured(1, "a", "b", gbits=9.0)])
+@pytest.mark.parametrize(("gbits", "level"), [(22.5, "warnings"), (9.0, "findings")])
+def test_rail_that_is_slower_than_any_rate_of_its_ports_explains_is_a_finding(gbits: float, level: str) -> None:
+    judgement = judged([*all_pairs(0, "ab"), measured(1, "a", "b", gbits=gbits)])
 
-    assert (judgement.findings, [one.nodes for one in judgement.warnings]) == ((), [("a", "b")])
+    assert [one.nodes for one in getattr(judgement, level)] == [("a", "b")]
+    assert len(judgement.findings) + len(judgement.warnings) == 1
     assert judgement.unjudged == ()
 
 
