@@ -17,6 +17,7 @@ def provisioned() -> Iterator[Guest]:
         guest.start_daemon()
         while (device := monitor.poll(timeout=0)) is not None:
             guest.uevents.append((device.action, device.device_path))
+        guest.first_netdevs = netdevs()
         # This pod creates the bridge. If a test killed the bridge plugin at that moment, the bridge would lack a MAC, and the
         # next ADD would fail once.
         guest.remove(guest.run("plain", vfs=0))
