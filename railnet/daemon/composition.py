@@ -243,7 +243,10 @@ async def _serve(  # noqa: PLR0913 - composed once
         Registration(driver, kubelet.look, root, registered=slices.publisher.registered)
         for driver in await dra_composition.drivers(configuration, node, kubelet, services, slices, changed)
     ]
-    counters = RailCounters(node.table, node.sysfs, node.journal.records)
+    counters, pf_ports = (
+        RailCounters(node.table, node.sysfs, node.journal.records),
+        PfPortReads(node.table, node.sysfs),
+    )
     losses, memlock = (
         LostRailsWatch(node.table, partial(_aged_records, node), observe),
         MemlockLimits(configuration, node.table, node.journal.records, node.allocated.pods),
@@ -252,7 +255,7 @@ async def _serve(  # noqa: PLR0913 - composed once
         vfs=partial(_vfs, node.table, services),
         registrations=lambda: {plugin.resource: plugin.registrations for plugin in (*registrations, *drivers)},
         queue=lambda: slots.waiting,
-        hung_reads=lambda: node.sysfs.reads.hung + node_object.hung + counters.hung,
+        hung_reads=lambda: node.sysfs.reads.hung + node_object.hung + counters.hung + pf_ports.hung,
         hung_writes=lambda: node.sysfs.writes.hung,
         rails=partial(_active_rails, configuration, node.table),
         lost=losses.by_rail,
@@ -274,7 +277,7 @@ async def _serve(  # noqa: PLR0913 - composed once
             health,
             node_object,
             RoceStatus(node.table, node.sysfs),
-            PfPortReads(node.table, node.sysfs),
+            pf_ports,
             presence,
             losses,
             slices,
