@@ -141,6 +141,7 @@ class CounterHistory:
     Attributes:
         spans: what it moved, oldest first.
         unproved: what it moved last. It counts when the next reading finds the port ACTIVE without a pause: errors just before a loss are the loss.
+        moved: the second of the reading that found it moved last.
         excess: None while it is not too much.
         saturated: whether the counter has its largest value, so that it is not known what it would move.
     """
@@ -149,6 +150,7 @@ class CounterHistory:
     read: float
     spans: tuple[Span, ...] = ()
     unproved: Span | None = None
+    moved: float = 0.0
     excess: Excess | None = None
     saturated: bool = False
 
@@ -189,7 +191,11 @@ def errors(history: PortHistory) -> Iterator[RailError]:
         if excess is None:
             continue
         port, name = key.split("/")[1], key.rpartition("/")[2]
-        full = "" if not counter.saturated else "; the counter is full, so reset it when that is done (perfquery -R)"
+        full = (
+            ""
+            if not counter.saturated
+            else "; the counter is full and shows no more of them: reset it when that is done (perfquery -R)"
+        )
         yield RailError(
             reason=REASON,
             name=name,
@@ -213,7 +219,8 @@ def _judged(
         after = replace(before, value=value, read=now.seconds, unproved=None, saturated=full)
     else:
         moved = Span(before.read, now.seconds, value - before.value)
-        after = _moved(replace(before, value=value, read=now.seconds, saturated=full), key, moved, state)
+        known = replace(before, value=value, read=now.seconds, saturated=full)
+        after = _moved(replace(known, moved=now.seconds) if moved.events else known, key, moved, state)
     return _with_excess(_without_old(after, limit, now), state, limit, now)
 
 
@@ -251,10 +258,12 @@ def _with_excess(counter: CounterHistory, state: PortState, limit: _Limit, now: 
         if events <= threshold.events:
             return counter
         return replace(counter, excess=Excess(now, int(events), threshold))
-    # A full counter shows no end, unless the link was trained anew: that is another cable, or another try with the same one.
+    # What a full counter would move is not known, as of a card that does not answer: an hour later there is nothing against the port. A
+    # link that was trained anew is another cable, or another try with the same one.
     retrained = state.active_since is not None and state.active_since > excess.since.seconds
     begin = state.active_since if retrained and state.active_since is not None else excess.since.seconds
-    lasts = (counter.saturated and not retrained) or now.seconds - begin < limit.recovery
+    unknown = counter.saturated and not retrained and now.seconds - counter.moved < _UNREAD_SECONDS
+    lasts = unknown or now.seconds - begin < limit.recovery
     if lasts or _within(counter.spans, proved - limit.recovery) > limit.most_in_recovery:
         return counter
     return replace(counter, spans=(), unproved=None, excess=None)

@@ -1,6 +1,7 @@
 """When a port's errors are too many, and when that is over; and the false alarms of other programs that must not come again."""
 
 import re
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -152,7 +153,7 @@ def test_counter_that_is_reset_begins_anew(port: Port) -> None:
     assert port.wrong == []
 
 
-def test_counter_that_is_full_raises_nothing_and_keeps_what_it_raised(port: Port) -> None:
+def test_counter_that_is_full_raises_nothing_and_keeps_what_it_raised_for_an_hour(port: Port) -> None:
     full = Port()
     full.values = {"link_downed": 255, "symbol_error": 65535}
     for _ in range(100):
@@ -160,14 +161,36 @@ def test_counter_that_is_full_raises_nothing_and_keeps_what_it_raised(port: Port
     assert full.wrong == []
 
     port.values["symbol_error"] = 65535  # by a storm of a second
-    for _ in range(200):
+    last = port.second
+    while port.second < last + HOUR:
         port.read()
     assert port.history is not None
     (error,) = errors(port.history)
-    assert error.text.endswith("; the counter is full, so reset it when that is done (perfquery -R)")
-    port.values["symbol_error"] = 0
+    assert error.text.endswith(
+        "; the counter is full and shows no more of them: reset it when that is done (perfquery -R)"
+    )
+    reset = deepcopy(port)
+    reset.values["symbol_error"] = 0
+    reset.read()
+    assert reset.wrong == []
+    for _ in range(1000):
+        port.read()
+        assert port.wrong == []
+
+
+def test_counter_of_four_bits_that_fills_up_slowly_marks_no_healthy_node_for_good() -> None:
+    port, name = Port(), "local_link_integrity_errors"
+    port.values = {name: 11}  # from months ago
     port.read()
-    assert port.wrong == []
+    for _ in range(4):
+        port.moves(name, *(0 for _ in range(60)), 1)  # once in ten minutes
+    port.moves(name, 0)
+    full, begun = port.wrong, port.second
+    while port.wrong and port.second < 3 * HOUR:
+        port.moves(name, 0)
+
+    assert full == [(name, True)]
+    assert HOUR - 3 * STEP <= port.second - begun <= HOUR + STEP
 
 
 def test_full_counter_keeps_nothing_of_a_link_that_was_trained_anew(port: Port) -> None:
