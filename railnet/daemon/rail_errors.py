@@ -117,13 +117,13 @@ class RailErrors:
 
     def text(self) -> str:
         """Return the families of /metrics."""
-        errors: Counter[Labels] = Counter(
+        errors: set[Labels] = {
             (("rail", str(rail)), ("error", error.name), ("severity", "severe" if error.severe else "slight"))
             for rail, of_rail in self.errors().items()
             for error in of_rail
-        )
+        }
         words = "Errors of rails that the node's condition names."
-        lines = [*family("railnet_rail_errors", "gauge", words, counted(errors))]
+        lines = [*family("railnet_rail_errors", "gauge", words, counted(Counter(errors)))]
         if self._configuration.publish.kernel_messages:
             words = "Messages of the kernel about the cards of rails."
             lines += family("railnet_kernel_messages_total", "counter", words, counted(self._messages))

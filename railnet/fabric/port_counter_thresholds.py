@@ -169,18 +169,24 @@ def judged(
 ) -> PortHistory | None:
     """Return the history after one more reading of a port; None for `reading` if the card did not answer.
 
-    What cannot be read is not known: an excess stays, and a counter begins anew after an hour.
+    What cannot be read is not known: an excess stays, and a counter begins anew after an hour. Of a card with planes the state is
+    ACTIVE while one of them is, so what a port counts around a loss of its own is told by its readings.
     """
     if reading is None:
         return before and replace(before, counters=_known(before.counters, now))
     if before is None or before.identity != reading.identity:
         before = PortHistory(reading.identity, reading.device)
     counters = _known(before.counters, now)
+    absent, lost = _absent_ports(counters), _ports_that_were_lost(counters, reading)
     for key, value in reading.counters.items():
-        counter = key.rpartition("/")[2]
+        port, counter = key.split("/")[1], key.rpartition("/")[2]
         threshold = thresholds.of(counter)
-        if threshold is not None:
-            counters[key] = _judged(counters.get(key), key, value, state, _Limit(threshold, thresholds.recovery), now)
+        if threshold is None:
+            continue
+        known = counters.get(key)
+        if known is not None and (port in absent or (port in lost and counter != _OF_LOSSES)):
+            known = replace(known, value=value, read=now.seconds, unproved=None)  # what it moved meanwhile is the loss
+        counters[key] = _judged(known, key, value, state, _Limit(threshold, thresholds.recovery), now)
     return PortHistory(reading.identity, reading.device, counters)
 
 
@@ -207,6 +213,25 @@ def errors(history: PortHistory) -> Iterator[RailError]:
 
 def _known(counters: Mapping[str, CounterHistory], now: Moment) -> dict[str, CounterHistory]:
     return {key: counter for key, counter in counters.items() if now.seconds - counter.read <= _UNREAD_SECONDS}
+
+
+def _absent_ports(counters: Mapping[str, CounterHistory]) -> frozenset[str]:
+    """Return the ports that had no reading when other ports of the device had: a plane whose link is lost."""
+    last: dict[str, float] = {}
+    for key, counter in counters.items():
+        port = key.split("/")[1]
+        last[port] = max(counter.read, last.get(port, counter.read))
+    newest = max(last.values(), default=0.0)
+    return frozenset(port for port, read in last.items() if read < newest)
+
+
+def _ports_that_were_lost(counters: Mapping[str, CounterHistory], reading: PortReading) -> frozenset[str]:
+    """Return the ports that count another loss of their link since the reading before."""
+    return frozenset(
+        key.split("/")[1]
+        for key, value in reading.counters.items()
+        if key.endswith(f"/{_OF_LOSSES}") and key in counters and value > counters[key].value
+    )
 
 
 def _judged(

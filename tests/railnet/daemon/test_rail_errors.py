@@ -134,6 +134,23 @@ def test_storm_of_one_port_costs_that_rail_and_is_told_once_to_its_pods(node: No
     assert 'railnet_rail_errors{rail="0",error="symbol_error",severity="severe"} 1' in node.errors.text()
 
 
+def test_two_ports_of_a_rail_with_the_same_error_are_one_sample_of_1(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = rdma_counters.read_counters
+
+    def reading(*arguments: object) -> dict[str, int]:
+        found: dict[str, int] = read(*arguments)  # type: ignore[arg-type]
+        return found | {key.replace("ports/1/", "ports/2/"): value for key, value in found.items()}
+
+    monkeypatch.setattr(rail_errors, "read_counters", reading)
+    node.storm()
+    samples = [line for line in node.errors.text().splitlines() if line.startswith("railnet_rail_errors{")]
+
+    assert node.wrong() == {0: ["symbol_error", "symbol_error"]}
+    assert samples == ['railnet_rail_errors{rail="0",error="symbol_error",severity="severe"} 1']
+
+
 def test_storm_that_ends_is_over_and_told(node: Node) -> None:
     node.storm()
     node.looks(4)

@@ -255,6 +255,57 @@ def test_errors_while_a_link_is_lost_and_trains_are_the_loss(port: Port, name: s
     assert port.wrong == []
 
 
+class Planes(Port):
+    """A card with two planes, of which the second one keeps the rail ACTIVE."""
+
+    def read_planes(self, **values: int) -> None:
+        """Read counters of the first plane, all of them, or none while its link is lost."""
+        counters = {f"ports/2/counters/{name}": value for name, value in values.items()}
+        counters |= dict.fromkeys(("ports/3/counters/symbol_error", "ports/3/counters/link_downed"), 0)
+        self.history = judged(
+            self.history, PortReading(CARD, "mlx5_0", counters), ACTIVE, self.thresholds, at(self.second)
+        )
+        self.second += STEP
+
+
+def test_plane_that_was_lost_and_trained_while_another_kept_the_rail_is_no_error() -> None:
+    planes = Planes()
+    for _ in range(2):
+        planes.read_planes(symbol_error=14, link_downed=0)
+    planes.read_planes(symbol_error=2000, link_downed=0)  # just before the loss
+    for _ in range(12):
+        planes.read_planes()
+    for _ in range(5):
+        planes.read_planes(symbol_error=5000, link_downed=3)
+        assert planes.wrong == []
+    planes.read_planes(symbol_error=9000, link_downed=3)
+    planes.read_planes(symbol_error=9000, link_downed=3)
+
+    assert planes.wrong == [("symbol_error", True)]
+
+
+def test_plane_that_was_lost_between_two_readings_is_one_loss_and_no_error() -> None:
+    planes = Planes()
+    for losses in (0, 0, 1):
+        planes.read_planes(symbol_error=5000 * losses, link_downed=losses)
+    planes.read_planes(symbol_error=5000, link_downed=1)
+    once = planes.wrong
+    for losses in (2, 3):
+        planes.read_planes(symbol_error=5000, link_downed=losses)
+
+    assert (once, planes.wrong) == ([], [("link_downed", True)])
+
+
+def test_card_that_did_not_answer_has_no_plane_that_was_lost() -> None:
+    planes = Planes()
+    planes.read_planes(symbol_error=0)
+    planes.read(answers=False)
+    planes.read_planes(symbol_error=5000)
+    planes.read_planes(symbol_error=5000)
+
+    assert planes.wrong == [("symbol_error", True)]
+
+
 def test_switch_that_starts_anew_loses_the_link_and_is_no_error(port: Port) -> None:
     port.moves("link_downed", 1, state=LOST)
     port.moves("link_downed", 0, 2, 1, 1, 0, state=INCIDENT)  # the link trains, and is lost again
