@@ -7,7 +7,8 @@ is plugged into, is no rail. Device nodes are not looked at.
 | what happens | what is done |
 |---|---|
 | a counter's file hangs | its card is not read again until the read returns; what is known of it stays for an hour |
-| a card lacks a counter, or its driver refuses the read | that file is read again after ten minutes: some drivers log each refusal |
+| a card lacks a counter, or its driver refuses the read | that file is read again after ten minutes, or when the port is ACTIVE anew: some drivers log each refusal |
+| no file of a card can be read | it is read once more, since the driver may be loaded anew just now; then as above |
 | the log cannot be opened | it is said once, and tried again each minute |
 | the log is flooded | a second reads at most a few hundred records, and keeps none of them |
 """
@@ -15,7 +16,7 @@ is plugged into, is no rail. Device nodes are not looked at.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from cni.rail_observers import Observer, RailChanged
@@ -80,7 +81,8 @@ class RailErrors:
         self._observe, self._pods = observe, pods
         self._reads = BoundedReads()
         self._ports: dict[int, PortHistory] = {}
-        self._absent: dict[tuple[PciAddress, str], float] = {}
+        self._absent: dict[tuple[PciAddress, str], float] = {}  # when it was noted
+        self._silent: set[PciAddress] = set()  # whose last reading brought nothing
         self._incidents: dict[int, Mapping[str, KernelIncident]] = {}
         self._identities: dict[int, tuple[str, str] | None] = {}  # of the cards that incidents are about
         self._messages: Counter[Labels] = Counter()
@@ -196,28 +198,44 @@ class RailErrors:
                 del self._incidents[rail]
                 _log.info("rail %d has another card: %d messages of the kernel are forgotten", rail, len(incidents))
         now = moment().seconds
-        self._absent = {key: until for key, until in self._absent.items() if until > now}
+        self._absent = {key: noted for key, noted in self._absent.items() if now - noted < _ABSENT_SECONDS}
 
     async def _look_at(self, rail: int, port: _Port) -> None:
-        reading = None if port.rdma is None else await self._reading(port, port.rdma)
+        reading = None if port.rdma is None else await self._reading(rail, port, port.rdma)
         history = port_counter_thresholds.judged(
             self._ports.get(rail), reading, self.port_state(rail), self._configuration.port_thresholds, moment()
         )
         if history is not None:
             self._ports[rail] = history
 
-    async def _reading(self, port: _Port, rdma: RdmaDevice) -> PortReading | None:
+    async def _reading(self, rail: int, port: _Port, rdma: RdmaDevice) -> PortReading | None:
         def work(pf: PciAddress) -> dict[str, int]:
             return read_counters(self._sysfs, pf, rdma.name, rdma.data_ports, names)
 
-        names = [name for name in self._configuration.port_thresholds.names if (port.pf, name) not in self._absent]
+        names = self._names(port.pf, self.port_state(rail))
+        if not names:
+            return PortReading(port.identity, rdma.name, {})
         outcome = (await self._reads.read_each(port.pf, (port.pf,), work))[port.pf]
         if isinstance(outcome, Exception):
             return None
-        has = {key.split("/", 2)[2] for key in outcome}
-        again = moment().seconds + _ABSENT_SECONDS
-        self._absent |= {(port.pf, name): again for name in names if name not in has}
+        self._note_absent(port.pf, names, {key.split("/", 2)[2] for key in outcome})
         return PortReading(port.identity, rdma.name, outcome)
+
+    def _names(self, pf: PciAddress, state: PortState) -> list[str]:
+        """Return the files to read. What was noted as absent before the port became ACTIVE says nothing: the driver may have been loaded anew."""
+        since = state.active_since
+        absent = {name for of, name in self._absent if of == pf and (since is None or since <= self._absent[of, name])}
+        return [name for name in self._configuration.port_thresholds.names if name not in absent]
+
+    def _note_absent(self, pf: PciAddress, names: Iterable[str], has: Collection[str]) -> None:
+        """Note the files that did not come, if others did. If none came, the card may be in a reset, so only the second such reading says it."""
+        if has or pf in self._silent:
+            now = moment().seconds
+            self._absent |= {(pf, name): now for name in names if name not in has}
+        if has:
+            self._silent.discard(pf)
+        else:
+            self._silent.add(pf)
 
     def _note(self, messages: Iterable[CardMessage], now: Moment) -> None:
         ports = self._ports_of_rails() or {}

@@ -21,6 +21,8 @@ _UNREAD_SECONDS = 3600.0  # a counter that was not read for so long is forgotten
 # What begins while a link is lost is the link's training, and the condition says that the port is lost. A loss itself is counted, unless
 # it became an incident of the condition.
 _OF_LOSSES = "link_downed"
+# A longer pause between two readings may hide an incident that is over. Three times the ten seconds that the daemon waits.
+_LONGEST_OF_LOSSES = 30.0
 
 
 class Threshold(NamedTuple):
@@ -251,7 +253,8 @@ def _judged(
 
 def _moved(counter: CounterHistory, key: str, moved: Span, state: PortState) -> CounterHistory:
     if key.endswith(f"/{_OF_LOSSES}"):
-        return counter if state.incident else replace(counter, spans=_joined(counter.spans, moved))
+        of_incident = state.incident or moved.end - moved.begin > _LONGEST_OF_LOSSES
+        return counter if of_incident else replace(counter, spans=_joined(counter.spans, moved))
     if state.active_since is None or state.active_since > moved.begin:
         return replace(counter, unproved=None)
     spans = counter.spans if counter.unproved is None else _joined(counter.spans, counter.unproved)

@@ -194,12 +194,8 @@ def test_nvsentinel_1529_management_card_is_not_judged(node: Node) -> None:
     assert node.wrong() == {}
 
 
-def test_gpud_1164_refused_reads_neither_raise_nor_repeat(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """leptonai/gpud#1164: the firmware of some cards refuses registers, so looking at healthy machines filled their logs with errors.
-
-    Each read of a counter failed with EINVAL, and the kernel wrote `ACCESS_REG(0x805) op_mod(0x1) failed`. Here such a counter is not known,
-    it is read again after ten minutes, and the message says nothing.
-    """
+def note_asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list of the names of counters that will be read."""
     asked: list[str] = []
     read = rdma_counters.read_counters
 
@@ -209,6 +205,16 @@ def test_gpud_1164_refused_reads_neither_raise_nor_repeat(node: Node, monkeypatc
         return found
 
     monkeypatch.setattr(rail_errors, "read_counters", reading)
+    return asked
+
+
+def test_gpud_1164_refused_reads_neither_raise_nor_repeat(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """leptonai/gpud#1164: the firmware of some cards refuses registers, so looking at healthy machines filled their logs with errors.
+
+    Each read of a counter failed with EINVAL, and the kernel wrote `ACCESS_REG(0x805) op_mod(0x1) failed`. Here such a counter is not known,
+    it is read again after ten minutes, and the message says nothing.
+    """
+    asked = note_asked(monkeypatch)
     for pf in (PF, OTHER_PF):
         node.file(pf, "symbol_error").unlink()
         node.file(pf, "link_downed").write_text("N/A (no PMA)\n")
@@ -221,6 +227,38 @@ def test_gpud_1164_refused_reads_neither_raise_nor_repeat(node: Node, monkeypatc
     assert asked.count("counters/symbol_error") == asked.count("counters/link_downed") == 2
     assert asked.count("counters/port_rcv_errors") == 120
     assert node.wrong() == {}
+
+
+def test_card_that_refuses_all_counters_is_asked_twice_and_then_each_ten_minutes(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.only_the_first_card()
+    asked = note_asked(monkeypatch)
+    for name in COUNTERS:
+        node.count(PF, name, "N/A (no PMA)")
+    often = []
+    for _ in range(3):
+        node.looks(60)
+        often.append(asked.count("counters/symbol_error"))
+
+    assert often == [2, 3, 4]
+
+
+@pytest.mark.parametrize("two_looks", [False, True], ids=["in one look", "in two looks, then ACTIVE anew"])
+def test_driver_that_is_loaded_anew_during_a_look_blinds_no_card(node: Node, *, two_looks: bool) -> None:
+    node.looks(3)
+    device = node.tree.devices / PF / "infiniband"
+    gone = device.with_name("gone")
+    device.rename(gone)
+    node.looks(2 if two_looks else 1)
+    gone.rename(device)
+    if two_looks:
+        active = PortState(node.second)
+        node.errors.port_state = lambda _: active
+    node.looks(2)
+    node.storm()
+
+    assert node.wrong() == {0: ["symbol_error"]}
 
 
 def test_card_that_hangs_keeps_what_is_known_of_it_and_holds_up_no_other(

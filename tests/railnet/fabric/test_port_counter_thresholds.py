@@ -313,6 +313,14 @@ def test_switch_that_starts_anew_loses_the_link_and_is_no_error(port: Port) -> N
     assert port.wrong == []
 
 
+def test_losses_while_the_counter_was_not_read_are_of_an_incident_that_is_over(port: Port) -> None:
+    for _ in range(12):  # the card did not answer while the switch started anew, and the condition said so
+        port.read(INCIDENT, answers=False)
+    port.moves("link_downed", 4, *(0 for _ in range(6)), state=PortState(port.second - 1))
+
+    assert port.wrong == []
+
+
 def test_link_that_is_lost_three_times_within_an_hour_for_a_moment_is_bad(port: Port) -> None:
     for _ in range(2):
         port.moves("link_downed", 1, *(0 for _ in range(60)))
