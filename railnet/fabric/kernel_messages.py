@@ -69,6 +69,13 @@ _COOL = "check cooling"
 # command-timeout-of-tools: a tool's access to a register, or the removal of a driver, that times out says less than a command of the data path.
 KINDS = (
     _kind("firmware-recovered", "health recovery succeeded", "over", f"{_CORE}/health.c, mlx5_health_try_recover"),
+    # Also by hand: who resets the card, as the message says, has its driver loaded anew. A card that is gone from PCIe reads as all ones.
+    _kind(
+        "driver-loaded",
+        r"^(?:\w+:[0-9]+:\(pid [0-9]+\): )?firmware version: (?!65535\.)",
+        "over",
+        f"{_CORE}/main.c, mlx5_function_enable",
+    ),
     _kind(
         "firmware-recovery-failed",
         "health recovery (?:flow aborted|failed)",
@@ -160,9 +167,9 @@ class KernelIncident(NamedTuple):
 
     Attributes:
         since: the first.
-        last: the second of the last one, or of the driver's words that the card has recovered.
+        last: the second of the last one, or of the driver's words that the card has recovered or the driver is loaded anew.
         text: the first one's words.
-        recovered: whether the driver has said that since.
+        recovered: whether the driver has said one of these since.
     """
 
     kind: KernelMessageKind

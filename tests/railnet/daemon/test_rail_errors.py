@@ -346,6 +346,22 @@ def test_message_stays_while_the_driver_recovers_the_card_and_shows_no_device(no
     assert without == node.wrong() == {0: ["firmware-fatal", "firmware-recovery-failed"]}
 
 
+def test_card_that_an_operator_resets_is_good_again_after_the_recovery_time(node: Node) -> None:
+    node.looks()
+    node.says(kernel(FATAL))
+    whole = node.table.inventory
+    pf = whole.pfs[0]
+    node.table.reread_pfs({pf.address: replace(pf, rdma=None)})  # mlxfwreset
+    node.looks()
+    node.says(kernel("firmware version: 28.39.1002"))
+    node.table.reread_pfs({pf.address: pf})
+    node.looks()
+    before = node.wrong()
+    node.looks(2)
+
+    assert (before, node.wrong()) == ({0: ["firmware-fatal"]}, {})
+
+
 def test_flood_is_read_in_portions_and_keeps_one_incident(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rail_errors, "_MOST_RECORDS", 5)
     flood = [kernel(f"Fatal error {number} detected") for number in range(12)]

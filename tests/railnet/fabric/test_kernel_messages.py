@@ -83,7 +83,14 @@ def test_messages_of_the_driver_are_recognised(text: str, kind: str) -> None:
 
 
 def test_each_row_of_the_table_has_its_source_and_a_message() -> None:
-    texts = {*SAID.values(), "firmware-recovered", "slot-power", "register-refused", "port-query-failed"}
+    texts = {
+        *SAID.values(),
+        "firmware-recovered",
+        "driver-loaded",
+        "slot-power",
+        "register-refused",
+        "port-query-failed",
+    }
 
     assert {kind.name for kind in KINDS} == texts
     assert all(kind.source.startswith("drivers/") and ", " in kind.source for kind in KINDS)
@@ -107,7 +114,8 @@ def test_message_of_ib_core_names_the_rdma_device() -> None:
         f"mlx5_core {PCI}: mlx5_pcie_event:299:(pid 268269): Detected insufficient power on the PCIe slot (27W).",
         f"mlx5_core {PCI}: mlx5_cmd_out_err:838:(pid 1441871): ACCESS_REG(0x805) op_mod(0x1) failed, status bad operation(0x2)",
         f"mlx5_core {PCI}: print_health_info:431:(pid 0): Health issue observed, unrecognized error, severity(6) INFO:",
-        f"mlx5_core {PCI}: firmware version: 28.39.1002",
+        f"mlx5_core {PCI}: firmware version: 65535.65535.65535",
+        f"mlx5_core {PCI}: mlx5_fw_tracer: the firmware version: 28.39.1002",
         "nvidia 0000:5c:00.0: Fatal error 3 detected",
         "Fatal error 3 detected",
         "mlx5_core: device's health compromised - reached miss count",
@@ -185,6 +193,20 @@ def test_card_that_the_driver_has_recovered_is_believed_after_the_recovery_time(
     assert set(lasting(recovering, RECOVERY, at(1599))) == {"firmware-fatal"}
     assert lasting(recovering, RECOVERY, at(1600)) == {}
     assert set(lasting(again, RECOVERY, at(4000))) == {"firmware-fatal"}
+
+
+@pytest.mark.parametrize("prefix", ["", "mlx5_function_setup:917:(pid 5): "])
+def test_card_whose_driver_was_loaded_anew_is_believed_unless_its_recovery_fails(prefix: str) -> None:
+    """Who does what the message says, and resets the card, has nothing recovered by the driver itself."""
+    fatal = noted({}, certain(f"mlx5_core {PCI}: Fatal error 3 detected"), at(0))
+    loaded = noted(fatal, certain(f"mlx5_core {PCI}: {prefix}firmware version: 28.39.1002"), at(60))
+    failed = noted(
+        loaded, certain(f"mlx5_core {PCI}: mlx5_health_try_recover:330:(pid 9): health recovery failed"), at(70)
+    )
+
+    assert set(lasting(loaded, RECOVERY, at(659))) == {"firmware-fatal"}
+    assert lasting(loaded, RECOVERY, at(660)) == {}
+    assert set(lasting(failed, RECOVERY, at(3600))) == {"firmware-recovery-failed"}
 
 
 def test_flood_of_messages_makes_one_incident_of_each_kind() -> None:
