@@ -380,6 +380,12 @@ def _selected(select: PfSelector | None = None) -> PfSelector:
     return select or PfSelector()
 
 
+def _read_port_thresholds(value: Any, path: str) -> PortThresholds:
+    if not isinstance(value, dict):
+        raise wrong(value, path, "ignore, or a mapping that has a threshold for each counter that needs another one")
+    return _PORT_THRESHOLDS(value, path)
+
+
 def _plugin_folder(value: Any) -> Path:
     if not isinstance(value, str) or _PLUGIN_FOLDER_TEXT.fullmatch(value) is None:
         raise ValueError(value)
@@ -485,7 +491,7 @@ _FIELDS: dict[str, Reader[Any]] = {
     "timeouts": _TIMEOUTS,
     "publish": _PUBLISH,
     "admission": _ADMISSION,
-    "portThresholds": _PORT_THRESHOLDS,
+    "portThresholds": word_or("ignore", PortThresholds.none(), _read_port_thresholds),
     "memlock": word_or("runtime", None, word_or("unlimited", UNLIMITED, BYTES)),
 }
 _FIXED = {"apiVersion": "railnet.io/v1alpha1", "kind": "NodeConfiguration"}

@@ -9,7 +9,7 @@ Source: the names are the files of Documentation/ABI/stable/sysfs-class-infiniba
 import itertools
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from railnet.fabric.rails_condition import Moment, RailError, time_text
 from railnet.fabric.rdma_counter_deltas import is_saturated, largest
@@ -62,6 +62,12 @@ class PortThresholds(NamedTuple):
     port_xmit_discards: Threshold | None = Threshold(6000, 60.0)
     port_xmit_wait: Threshold | None = None
     recovery: float = 600.0
+
+    @classmethod
+    def none(cls) -> "PortThresholds":
+        """Return the thresholds with which no counter is judged."""
+        nothing: dict[str, Any] = dict.fromkeys(COUNTERS)
+        return cls(**nothing)
 
     def of(self, counter: str) -> Threshold | None:
         """Return the threshold of a counter; None if the counter is not judged."""

@@ -155,7 +155,6 @@ def test_each_object_of_the_values_is_closed_or_free() -> None:
         "timeouts",
         "publish",
         "admission",
-        "portThresholds",
     }
     free = {
         f"{place}.{key}" for place in ("node.configuration", "node.groups.0.configuration") for key in of_configuration
@@ -242,6 +241,7 @@ FORMS: list[JsonObject] = [  # docs/configuration.md has a key in these forms, t
     {"memlock": "unlimited"},
     {"memlock": "64Gi"},
     {"memlock": 1 << 36},
+    {"portThresholds": "ignore"},
     {"host": {"kubelet": "/var/lib/k0s/kubelet"}},
     {"primary": "/etc/cni/net.d/10-flannel.conflist"},
     {"pools": [{"resource": "rdma/ib_vf", "management": True, "ncclRails": True}]},

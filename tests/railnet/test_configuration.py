@@ -199,6 +199,12 @@ def test_memlock_that_is_no_limit_is_refused_in_words(text: str) -> None:
         parse(f"memlock: {text}", "node.yaml")
 
 
+def test_no_counter_is_judged_if_the_thresholds_are_ignored() -> None:
+    thresholds = parse("portThresholds: ignore", "node.yaml").port_thresholds
+
+    assert (thresholds.names, thresholds.recovery) == ((), PortThresholds().recovery)
+
+
 def test_rails_have_the_link_layers_that_the_pools_select() -> None:
     assert Configuration().link_layers == {"InfiniBand"}
     assert parse("pools: [{resource: a/b}]", "node.yaml").link_layers == {"InfiniBand", "Ethernet"}
@@ -333,6 +339,7 @@ WRONG = {
     "publish: {railsCondition: 1}": "publish.railsCondition is 1; it should be true or false",
     "publish: {railsTaint: true}": "publish.railsTaint is true; publish.railsCondition should be true, too: the taint follows the condition",
     "publish: {kernelMessages: true}": "publish.kernelMessages is true; publish.railsCondition should be true, too: the condition has what the kernel says",
+    "portThresholds: off": "portThresholds is false; it should be ignore, or a mapping that has a threshold for each counter that needs another one",
     "portThresholds: {symbol_error: 120}": "portThresholds.symbol_error is 120; it should be ignore, or how many events in which time are allowed, such as 120/60m (from 10s to 60m)",
     "portThresholds: {symbol_error: off}": "portThresholds.symbol_error is false; it should be ignore, or how many events in which time are allowed, such as 120/60m (from 10s to 60m)",
     "portThresholds: {link_downed: 2/5s}": "portThresholds.link_downed is '2/5s'; it should be ignore, or how many events in which time are allowed, such as 120/60m (from 10s to 60m)",

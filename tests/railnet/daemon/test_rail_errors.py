@@ -412,6 +412,16 @@ def test_log_that_is_absent_is_said_once_and_tried_again(
     ]
 
 
+def test_no_counter_is_read_if_the_thresholds_are_ignored(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.configuration = replace(node.configuration, port_thresholds=PortThresholds.none())
+    node.start()
+    asked = note_asked(monkeypatch)
+    node.storm()
+    node.says(kernel(FATAL))
+
+    assert (asked, node.wrong()) == ([], {0: ["firmware-fatal"]})
+
+
 def test_nothing_is_watched_unless_the_condition_is_wanted(node: Node) -> None:
     node.configuration = replace(node.configuration, publish=Publish())
     node.start()
