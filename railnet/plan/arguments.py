@@ -69,16 +69,16 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
 
 
 def _show(arguments: argparse.Namespace, reading: "Reading") -> ExitStatus:
-    from railnet.plan import running_configuration, values_text  # noqa: PLC0415
+    from railnet.plan import differences, values_text  # noqa: PLC0415
     from railnet.plan.planning import plan  # noqa: PLC0415
 
     proposal = plan(reading, arguments.vfs)
-    found_differences = running_configuration.differences(proposal, reading.nodes, reading.running)
+    found_differences = differences.differences(proposal, reading.nodes, reading.running)
     told: dict[str, Any] = values_text.as_document(proposal, reading.nodes, reading.unseen)
     told["differences"] = [difference._asdict() for difference in found_differences]
     output = output_of(arguments)
     if arguments.diff:
-        output.show(told, running_configuration.lines(found_differences, reading.running.unread))
+        output.show(told, differences.lines(found_differences, reading.running.unread))
     else:
         output.show(told, values_text.lines(proposal, reading.nodes, reading.unseen))
     for sentence in values_text.not_seen(reading.unseen):

@@ -26,7 +26,7 @@ def read(bundle: Bundle) -> Reading:
             texts[name] = json.dumps(document)
         else:
             unread.append(f"the configuration of {name} is not in the bundle")
-    return Reading(tuple(seen), tuple(unseen), running(texts, unread))
+    return Reading(tuple(seen), tuple(unseen), running(texts, unread, of_nodes=True))
 
 
 def _node(bundle: Bundle, name: str) -> SeenNode | UnseenNode:

@@ -5,7 +5,7 @@ A node that does not answer, or a right that the user lacks, costs that node or 
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
@@ -13,7 +13,15 @@ from railnet.apiserver.client import RequestFailed, StreamingApiServer
 from railnet.apiserver.object_watch import pages
 from railnet.apiserver.request import ApiObject, Collection, JsonObject
 from railnet.plan.node_facts import KnownNode, SeenNode, UnseenNode, node_of
-from railnet.plan.node_objects import group_of, identity, is_of_daemon, name_of, node_of_pod, node_yaml
+from railnet.plan.node_objects import (
+    group_of,
+    identity,
+    is_of_daemon,
+    labels_of_groups,
+    name_of,
+    node_of_pod,
+    node_yaml,
+)
 from railnet.plan.running_configuration import RunningConfiguration, running
 
 _OURS = "railnet"  # the namespace of daemonset/, and the name of the DaemonSet's pods' program
@@ -47,13 +55,13 @@ class Reading(NamedTuple):
     """What was read.
 
     Attributes:
-        assumed: what is assumed of nodes that were not asked for; one sentence each.
+        unasked: the labels of the nodes that were not asked for, by their names; None if all nodes were.
     """
 
     nodes: tuple[SeenNode, ...]
     unseen: tuple[UnseenNode, ...]
     running: RunningConfiguration
-    assumed: tuple[str, ...] = ()
+    unasked: Mapping[str, Mapping[str, str]] | None = None
 
 
 def read(
@@ -91,17 +99,17 @@ def read(
     return Reading(
         tuple(answer for answer in answers if isinstance(answer, SeenNode)),
         tuple(answer for answer in answers if isinstance(answer, UnseenNode)),
-        _running(api),
-        _of_selector(wanted.selector),
+        _running(api, pods.values()),
+        _unasked(api, nodes) if wanted.selector else None,
     )
 
 
-def _of_selector(selector: str) -> tuple[str, ...]:
-    if not selector:
-        return ()
-    return (
-        f"only the nodes with {selector:.200} were asked: the others have the same ipam.rails, and should not have the labels of these groups",
-    )
+def _unasked(api: StreamingApiServer, asked: Sequence[JsonObject]) -> dict[str, Mapping[str, str]]:
+    """Return the labels of the other nodes: a label of a group must not be theirs."""
+    others = {name_of(node): identity(node, "").labels for node in _listed(api, Collection("v1", "nodes", None))}
+    for node in asked:
+        others.pop(name_of(node), None)
+    return others
 
 
 def _ask(execution: NodeCommand, node: KnownNode, pod: JsonObject) -> SeenNode | UnseenNode:
@@ -114,15 +122,15 @@ def _ask(execution: NodeCommand, node: KnownNode, pod: JsonObject) -> SeenNode |
         return UnseenNode(node.name, f"it did not answer as a node does: {error!s:.300}", node.labels)
 
 
-def _running(api: StreamingApiServer) -> RunningConfiguration:
+def _running(api: StreamingApiServer, pods: Iterable[JsonObject]) -> RunningConfiguration:
+    labels = labels_of_groups(list(pods))
     try:
         config_maps = _listed(api, Collection("v1", "configmaps", _OURS, _PROGRAM))
     except RequestFailed as error:
-        return running({}, (f"the configurations that run could not be read: {error!s:.300}",))
+        return running({}, (f"the configurations that run could not be read: {error!s:.300}",), labels)
     texts = dict(pair for each in config_maps if (pair := node_yaml(each)) is not None)
-    return running(
-        texts, () if texts else ("the namespace railnet has no configuration that runs; the defaults were taken",)
-    )
+    absent = () if texts else ("the namespace railnet has no configuration that runs; the defaults were taken",)
+    return running(texts, absent, labels)
 
 
 def _listed(api: StreamingApiServer, about: Collection) -> list[Any]:

@@ -66,6 +66,7 @@ class SeenNode:
         complete: whether it reports models, link types and VFs; Railnet 0.5.1 and older do not.
         group: the group of nodes that its pod is of; empty if of none.
         named: whether its configuration names its rails by a list: then it does not report which rails it remembers.
+        link_types: those that its pools ask for, so those of its rails.
     """
 
     name: str
@@ -77,6 +78,7 @@ class SeenNode:
     complete: bool = True
     group: str = ""
     named: bool = False
+    link_types: frozenset[LinkType] = frozenset(("infiniband",))
 
     @property
     def absent(self) -> tuple[PciAddress, ...]:

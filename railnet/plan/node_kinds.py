@@ -51,7 +51,11 @@ class NodeKind:
 
     def of_layout(self, layout: tuple[PciAddress, ...]) -> "NodeKind":
         """Return the kind of those nodes alone that have a layout."""
-        nodes = tuple(node for node in self.nodes if self.rails[node.name] == layout)
+        return self.of_nodes(node for node in self.nodes if self.rails[node.name] == layout)
+
+    def of_nodes(self, some: Iterable[SeenNode]) -> "NodeKind":
+        """Return the kind of some of its nodes alone."""
+        nodes = tuple(some)
         rails, others = ({node.name: each[node.name] for node in nodes} for each in (self.rails, self.others))
         return replace(self, nodes=nodes, rails=rails, others=others)
 
@@ -88,21 +92,21 @@ class Remarks(NamedTuple):
     wrong: list[str]
 
 
-def kinds(nodes: Iterable[SeenNode], link_types: Collection[LinkType]) -> KindsOfNodes:
-    """Return the kinds of nodes, those with most nodes first; `link_types` are those of rails."""
+def kinds(nodes: Iterable[SeenNode]) -> KindsOfNodes:
+    """Return the kinds of nodes, those with most nodes first."""
     remarks = Remarks([], [])
-    eligible = {node.name: _eligible(node, link_types) for node in nodes}
+    eligible = {node.name: _eligible(node) for node in nodes}
     seen = sorted(nodes, key=lambda node: node.name)
     with_cards = [node for node in seen if eligible[node.name] or node.absent]
     expected = _expected(with_cards, eligible)
-    by_shape: dict[tuple[str, ...], list[_Expected]] = defaultdict(list)
+    by_shape: dict[tuple[tuple[str, ...], frozenset[LinkType]], list[_Expected]] = defaultdict(list)
     for each in expected:
-        by_shape[each.shape].append(each)
+        by_shape[each.shape, each.node.link_types].append(each)
     groups = _with_broken(list(by_shape.values()), remarks)
     found_kinds = [_kind(group, eligible, remarks) for group in groups]
     found_kinds.sort(key=lambda kind: (-len(kind.nodes), kind.nodes[0].name))
     cardless = tuple(node for node in seen if node not in with_cards)
-    _say_other_link_types(seen, link_types, remarks)
+    _say_other_link_types(seen, remarks)
     return KindsOfNodes(tuple(found_kinds), cardless, tuple(remarks.assumed), tuple(remarks.wrong))
 
 
@@ -113,9 +117,9 @@ def names(nodes: Iterable[str]) -> str:
     return ", ".join(listed[:_MOST_NAMES]) + more
 
 
-def _eligible(node: SeenNode, link_types: Collection[LinkType]) -> dict[PciAddress, SeenCard]:
+def _eligible(node: SeenNode) -> dict[PciAddress, SeenCard]:
     """Return the cards that can be rails; an older daemon reports only such cards."""
-    return {card.address: card for card in node.cards if card.link_type is None or card.link_type in link_types}
+    return {card.address: card for card in node.cards if card.link_type is None or card.link_type in node.link_types}
 
 
 def _expected(nodes: Sequence[SeenNode], eligible: Mapping[str, Mapping[PciAddress, SeenCard]]) -> list[_Expected]:
@@ -174,6 +178,8 @@ def _lacks_few(group: Sequence[_Expected], larger: Sequence[_Expected]) -> bool:
     lacking.subtract(group[0].shape)
     few = max(1, len(larger[0].models) // _FEW)
     if min(lacking.values()) < 0 or not 0 < lacking.total() <= few:
+        return False
+    if group[0].node.link_types != larger[0].node.link_types:
         return False
     addresses = {address for each in larger for address in each.models}
     return all(each.models.keys() <= addresses for each in group)
@@ -330,18 +336,16 @@ def _say_broken(kind: NodeKind, remarks: Remarks) -> None:
                 remarks.wrong.append(f"{node.name}: the port of {address} is not ACTIVE; it was taken for a rail")
 
 
-def _say_other_link_types(nodes: Iterable[SeenNode], link_types: Collection[LinkType], remarks: Remarks) -> None:
+def _say_other_link_types(nodes: Iterable[SeenNode], remarks: Remarks) -> None:
     by_words: dict[str, list[str]] = defaultdict(list)
     for node in nodes:
-        others = [card for card in node.cards if card.link_type is not None and card.link_type not in link_types]
+        others = [card for card in node.cards if card.link_type is not None and card.link_type not in node.link_types]
         if others:
-            by_words[f"{len(others)} {'port' if len(others) == 1 else 'ports'} of type {others[0].link_type}"].append(
-                node.name
-            )
+            ports = f"{len(others)} {'port' if len(others) == 1 else 'ports'} of type {others[0].link_type}"
+            asked = " and ".join(sorted(node.link_types))
+            by_words[f"{ports} are no rails: the pools that run there ask for {asked} alone"].append(node.name)
     for words, which in by_words.items():
-        remarks.assumed.append(
-            f"{names(which)}: {words} are no rails: the pools that run ask for {' and '.join(sorted(link_types))} alone"
-        )
+        remarks.assumed.append(f"{names(which)}: {words}")
 
 
 def _gbits(rate: str | None) -> str:

@@ -1,7 +1,7 @@
 """Objects of the API server, reduced to what `railnet plan` needs of them. Pure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from railnet.apiserver.request import JsonObject
@@ -15,6 +15,7 @@ _CONFIG_MAP = re.compile(
 )  # charts/railnet, templates/node/configmap.yaml
 _KEY = "node.yaml"
 _NO_NAME = "unnamed"
+_SYSTEM = "kubernetes.io/os"  # each pod of Railnet selects it
 
 
 def identity(node: JsonObject, group: str) -> KnownNode:
@@ -64,6 +65,41 @@ def group_of(pod: JsonObject | None) -> str:
     """Return the group of nodes of a daemon's pod; empty if it is of none."""
     group = _dig(pod, "metadata", "labels", _GROUP)
     return group if isinstance(group, str) else ""
+
+
+def labels_of_groups(pods: Collection[JsonObject]) -> dict[str, tuple[str, str] | None]:
+    """Return the label of each group of nodes by the node selectors of its pods, in the order in which groups take nodes.
+
+    A pod's selector also has the labels of the value `node.nodeSelector`, which pods of all groups have. None is a label that cannot be told.
+    """
+    selectors: dict[str, dict[str, str]] = {}
+    order: dict[str, int] = {}
+    for pod in pods:
+        selector = _dig(pod, "spec", "nodeSelector")
+        group = group_of(pod)
+        selectors[group] = selector if isinstance(selector, dict) else {}
+        order[group] = len(_refused_labels(pod))
+    of_all = set.intersection(*(set(each.items()) for each in selectors.values())) if len(selectors) > 1 else set()
+    labels: dict[str, tuple[str, str] | None] = {}
+    for group in sorted(filter(None, selectors), key=lambda each: (order[each], each)):
+        left = [pair for pair in selectors[group].items() if pair not in of_all and pair[0] != _SYSTEM]
+        left = [(_GROUP, group)] if (_GROUP, group) in left else left
+        labels[group] = left[0] if len(left) == 1 else None
+    return labels
+
+
+def _refused_labels(pod: JsonObject) -> list[Any]:
+    """Return the conditions by which a group's pods leave the nodes of the groups before it (charts/railnet, daemonset.yaml)."""
+    terms = _dig(
+        pod,
+        "spec",
+        "affinity",
+        "nodeAffinity",
+        "requiredDuringSchedulingIgnoredDuringExecution",
+        "nodeSelectorTerms",
+    )
+    conditions = _dig(terms[0], "matchExpressions") if isinstance(terms, list) and terms else None
+    return conditions if isinstance(conditions, list) else []
 
 
 def node_yaml(config_map: JsonObject) -> tuple[str, str] | None:

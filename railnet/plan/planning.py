@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from railnet.plan.cluster_reading import Reading
+from railnet.plan.kept_groups import Outside
 from railnet.plan.node_kinds import kinds, names
 from railnet.plan.proposal import Proposal, propose
 
@@ -11,10 +12,16 @@ def plan(reading: Reading, vfs: int | None = None) -> Proposal:
     """Return the proposal; `vfs` is the number of VFs that each rail should have, None to choose."""
     documents = reading.running.documents
     nodes = [
-        replace(node, named=isinstance(documents.get(node.group, {}).get("rails"), list)) for node in reading.nodes
+        replace(
+            node,
+            named=isinstance(documents.get(node.group, {}).get("rails"), list),
+            link_types=reading.running.link_types_of(node.group),
+        )
+        for node in reading.nodes
     ]
-    found_kinds = kinds(nodes, reading.running.link_types)
-    proposal = propose(found_kinds.kinds, found_kinds.cardless, reading.unseen, reading.running.network, vfs)
+    found_kinds = kinds(nodes)
+    outside = Outside(found_kinds.cardless, reading.unseen, reading.unasked)
+    proposal = propose(found_kinds.kinds, outside, reading.running, vfs)
     cardless = (
         (
             f"{names(node.name for node in found_kinds.cardless)}: no card that could be a rail, so nothing was proposed for them",
@@ -32,6 +39,6 @@ def plan(reading: Reading, vfs: int | None = None) -> Proposal:
     )
     return replace(
         proposal,
-        assumed=(*reading.assumed, *reading.running.unread, *found_kinds.assumed, *cardless, *proposal.assumed),
+        assumed=(*reading.running.unread, *found_kinds.assumed, *cardless, *proposal.assumed),
         wrong=(*old, *found_kinds.wrong, *proposal.wrong),
     )

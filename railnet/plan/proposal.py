@@ -1,14 +1,19 @@
 """The proposal: values of the chart for kinds of nodes, with what was assumed and what is to be done first. Pure."""
 
+import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from railnet.plan.configuration_layers import rails_over, without
+from railnet.plan.kept_groups import KeptGroup, Outside, kept_groups, takes_ipam
 from railnet.plan.node_facts import SeenNode, UnseenNode
 from railnet.plan.node_kinds import NodeKind, Remarks, names
+from railnet.plan.proposed_networks import networks, rails_of_all
 from railnet.plan.rail_conditions import is_virtual, rail_order, selector, why_named, written
+from railnet.plan.running_configuration import RunningConfiguration
 from railnet.plan.vf_count import RunningNetwork, vf_count
 from railnet.vf.pci_address import PciAddress
 
@@ -18,8 +23,6 @@ GROUP_LABEL = "railnet.io/node-group"
 _LABELS = (GROUP_LABEL, "node.kubernetes.io/instance-type", "nvidia.com/gpu.machine", "nvidia.com/gpu.product")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")  # of a group: values.schema.json
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-_PARTITION, _DEFAULT_PARTITION = 0x7FFF, 0x7FFF  # InfiniBand Architecture Specification volume 1, 10.9
-_FULL_MEMBER = 0x8000
 _AT_ONCE = 20  # nodes in a command
 
 
@@ -50,62 +53,190 @@ class Proposal:
     """What is proposed.
 
     Attributes:
-        values: of the chart.
+        kept: the groups that run and are in the values again as they are.
         assumed, wrong: what was assumed, and what an administrator should look at; one sentence each.
         commands: what must be done before the values are applied.
+        values: of the chart.
     """
 
     groups: tuple[ProposedGroup, ...]
-    common: Mapping[str, Any]
+    kept: tuple[KeptGroup, ...]
     assumed: tuple[str, ...]
     wrong: tuple[str, ...]
     commands: tuple[str, ...]
     values: Mapping[str, Any] = field(default_factory=dict)
 
+    def group_of(self, node: SeenNode) -> str:
+        """Return the group in the values that a node will be of; empty if of none."""
+        for group in self.groups:
+            if any(each.name == node.name for each in group.kind.nodes):
+                return group.name
+        return node.group if any(group.name == node.group for group in self.kept) else ""
+
 
 class _Part(NamedTuple):
-    """Nodes that can have one configuration: a kind, or its nodes with one layout if the rails must be named."""
+    """Nodes that can have one configuration: those of a kind that run with alike ones, with one layout if the rails must be named.
+
+    Attributes:
+        own: what they have beyond the configuration of all nodes, beside rails, provision and the addresses of all nodes.
+        vfs: of each rail; None if the VFs stay as they are.
+        provision: of node.yaml; None if it is not known.
+    """
 
     kind: NodeKind
     named: bool
+    own: Mapping[str, Any] = {}
+    vfs: int | None = None
+    provision: Sequence[Any] | None = None
 
 
 def propose(
     kinds: Sequence[NodeKind],
-    others: Collection[SeenNode],
-    unseen: Collection[UnseenNode],
-    network: RunningNetwork,
+    outside: Outside,
+    running: RunningConfiguration,
     vfs: int | None = None,
 ) -> Proposal:
-    """Return the proposal.
+    """Return the proposal. Merged over the values that run, as Helm does it, it gives each node what it shows.
 
     Args:
         kinds: the kinds of nodes with cards.
-        others: nodes without a card.
-        unseen: nodes that reported nothing.
-        network: the network `default` of what runs.
+        outside: the other nodes. If some were not asked for, the proposal has groups alone.
+        running: what runs.
         vfs: how many VFs each rail should have; None to choose.
     """
     remarks = Remarks([], [])
-    rails = max((kind.size for kind in kinds), default=0)
-    parts = [part for kind in kinds for part in _parts(kind, rails if network.is_slice else kind.size, remarks)]
-    grouped = len(parts) > 1 or (any(part.named for part in parts) and bool(others or unseen))
+    is_partial = outside.unasked is not None
+    rails = rails_of_all(kinds, running.network, seen_all=outside.are_all_seen)
+    common = networks(kinds, rails, running, remarks) if kinds and not is_partial else {}
+    parts = _all_parts(kinds, rails, running, common, remarks)
+    parts = [each for part in parts for each in _with_vfs(part, vfs, rails, running, remarks)]
+    is_alone = len(parts) == 1 and not parts[0].own
+    needs_name = any(part.named for part in parts) and bool(outside.others or outside.unseen)
+    grouped = is_partial or not is_alone or needs_name
+    groups = (
+        _groups(parts, outside, running, remarks)
+        if grouped
+        else tuple(_ungrouped(part, running, remarks) for part in parts)
+    )
+    if is_partial:
+        _say_partial(kinds, running.network, remarks)
+    own = {} if grouped or not groups else groups[0].configuration
+    configuration = {**own, **common}
+    proposed = {group.name: group.label for group in groups if group.label is not None}
+    kept = kept_groups(proposed, outside, running, configuration, remarks) if groups else ()
+    _say_unseen(outside.unseen, groups, kept, rails, remarks)
+    commands = tuple(command for group in groups for command in _commands(group))
+    values = _values(groups, kept, None if is_partial else configuration)
+    return Proposal(groups, kept, tuple(remarks.assumed), tuple(remarks.wrong), commands, values)
+
+
+def _all_parts(
+    kinds: Sequence[NodeKind],
+    rails: int,
+    running: RunningConfiguration,
+    common: Mapping[str, Any],
+    remarks: Remarks,
+) -> list[_Part]:
+    own = {}
+    for node in (node for kind in kinds for node in kind.nodes):
+        beyond_all = running.own(node.group)
+        left = without(without(beyond_all or {}, "rails"), "provision")
+        own[node.name] = without(left, "networks", "default", "ipam") if takes_ipam(common) else left
+    _say_unknown((node for kind in kinds for node in kind.nodes), running, remarks)
+    parts = []
+    for kind in kinds:
+        needed = rails if running.network.is_slice else kind.size
+        for part in _parts(kind, needed, remarks):
+            alike = _by(part.kind.nodes, lambda node: own[node.name])
+            if len(alike) > 1:
+                keys = sorted({key for node in part.kind.nodes for key in own[node.name]})
+                remarks.assumed.append(
+                    f"{names(node.name for node in part.kind.nodes)}: the configurations that run there differ in {', '.join(keys)}, so they stay groups"
+                )
+            parts += [part._replace(kind=part.kind.of_nodes(nodes), own=own[nodes[0].name]) for nodes in alike]
+    return parts
+
+
+def _by(nodes: Iterable[SeenNode], of: Callable[[SeenNode], Any]) -> list[list[SeenNode]]:
+    """Return the nodes for which a function returns the same, together."""
+    alike: dict[str, list[SeenNode]] = defaultdict(list)
+    for node in nodes:
+        alike[json.dumps(of(node), sort_keys=True, default=str)].append(node)
+    return list(alike.values())
+
+
+def _say_unknown(nodes: Iterable[SeenNode], running: RunningConfiguration, remarks: Remarks) -> None:
+    unknown: dict[str, list[str]] = defaultdict(list)
+    for node in nodes:
+        if running.own(node.group) is None:
+            unknown[node.group].append(node.name)
+    for group, which in unknown.items():
+        remarks.wrong.append(
+            f"{names(which)}: what the group {group} has beside rails, provision and networks is not known, and is not in the values: add it "
+            "before they are applied"
+        )
+
+
+def _with_vfs(
+    part: _Part, asked: int | None, rails: int, running: RunningConfiguration, remarks: Remarks
+) -> Iterator[_Part]:
+    """Yield the part with the number of its VFs; without a number nodes keep the provision that runs, and those that differ in it are parts."""
+    number = vf_count(part.kind, asked, running.network, rails, remarks)
+    if number is None:
+        for nodes in _by(part.kind.nodes, lambda node: _provision(node, running)):
+            yield part._replace(kind=part.kind.of_nodes(nodes), provision=_provision(nodes[0], running))
+        return
+    conditions = selector(part.kind)
+    # By `select`, not by `pf`: a node is not ready while a PF that `pf` names is missing, and the rails may name missing cards.
+    addresses = [str(address) for address in part.kind.rails[part.kind.nodes[0].name]]
+    select = {"pf": addresses} if conditions is None else written(conditions)
+    provision = [{"select": select, "vfs": number}]
+    replaced = [node.name for node in part.kind.nodes if _provision(node, running) not in (None, [], provision)]
+    if replaced:
+        remarks.wrong.append(
+            f"{names(replaced)}: `provision` becomes another than the one that runs, and --diff shows both: look whether a card loses its VFs"
+        )
+    yield part._replace(vfs=number, provision=provision)
+
+
+def _provision(node: SeenNode, running: RunningConfiguration) -> Sequence[Any] | None:
+    document = running.documents.get(node.group)
+    return None if document is None else document.get("provision", [])
+
+
+def _groups(
+    parts: Sequence[_Part], outside: Outside, running: RunningConfiguration, remarks: Remarks
+) -> tuple[ProposedGroup, ...]:
     taken: set[str] = set()
     groups = []
     for part in parts:
-        number = vf_count(part.kind, vfs, network, rails, remarks)
         own = {node.name for node in part.kind.nodes}
         strangers = [node for each in parts for node in each.kind.nodes if node.name not in own]
-        groups.append(
-            _group(part, number, [*strangers, *others], taken, remarks)
-            if grouped
-            else _ungrouped(part, number, remarks)
+        away = [*(node.labels for node in (*strangers, *outside.others)), *(outside.unasked or {}).values()]
+        # A name of a group that stays is not given to other nodes.
+        staying = {*running.documents, *running.labels} - {node.group for node in part.kind.nodes}
+        staying |= {node.group for node in (*strangers, *outside.others)}
+        groups.append(_group(part, away, taken, staying, running, remarks))
+    return tuple(groups)
+
+
+def _say_partial(kinds: Sequence[NodeKind], network: RunningNetwork, remarks: Remarks) -> None:
+    remarks.assumed.append(
+        "not all nodes were asked, so the values have groups alone, and what all nodes have stays: ipam.rails and other networks too"
+    )
+    if not network.is_slice:
+        return
+    more = [
+        node.name for kind in kinds for node in kind.nodes if network.rails is not None and kind.size > network.rails
+    ]
+    if more:
+        remarks.wrong.append(
+            f"{names(sorted(more))}: more rails than ipam.rails, which is {network.rails}: plan without --selector, or they give no addresses"
         )
-    common = _networks(kinds, rails, network, remarks) if kinds else {}
-    _say_unseen(unseen, groups, rails, remarks)
-    commands = tuple(command for group in groups for command in _commands(group))
-    values = _values(groups, common, grouped=grouped)
-    return Proposal(tuple(groups), common, tuple(remarks.assumed), tuple(remarks.wrong), commands, values)
+    if network.rails is None:
+        remarks.wrong.append(
+            "ipam.rails is not set: plan without --selector first, if not all nodes have as many rails"
+        )
 
 
 def _commands(group: ProposedGroup) -> Iterator[str]:
@@ -120,16 +251,20 @@ def _commands(group: ProposedGroup) -> Iterator[str]:
         yield f"kubectl label node {' '.join(chunk)} {key}={text}{overwrite}"
 
 
-def _values(groups: Sequence[ProposedGroup], common: Mapping[str, Any], *, grouped: bool) -> dict[str, Any]:
-    if not grouped:
-        own = groups[0].configuration if groups else {}
-        return {"node": {"configuration": {**own, **common}}}
-    listed = [
-        {"name": group.name, "nodeSelector": dict([group.label]), "configuration": dict(group.configuration)}
-        for group in groups
-        if group.label is not None
+def _values(
+    groups: Sequence[ProposedGroup], kept: Sequence[KeptGroup], configuration: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    common = {} if configuration is None else {"configuration": dict(configuration)}
+    if not groups:
+        return {"node": common}
+    proposed = [(group.name, group.label, group.configuration) for group in groups]
+    again = [(group.name, group.label, group.configuration) for group in kept]
+    written = [
+        {"name": name, "nodeSelector": dict([label]), "configuration": dict(own)}
+        for name, label, own in (*proposed, *again)
+        if label is not None
     ]
-    return {"node": {"configuration": dict(common), "groups": listed}}
+    return {"node": {**common, "groups": written}}
 
 
 def _parts(kind: NodeKind, rails: int, remarks: Remarks) -> Iterator[_Part]:
@@ -151,86 +286,78 @@ def _parts(kind: NodeKind, rails: int, remarks: Remarks) -> Iterator[_Part]:
 
 
 def _group(
-    part: _Part, vfs: int | None, strangers: Sequence[SeenNode], taken: set[str], remarks: Remarks
+    part: _Part,
+    away: Sequence[Mapping[str, str]],
+    taken: set[str],
+    staying: Collection[str],
+    running: RunningConfiguration,
+    remarks: Remarks,
 ) -> ProposedGroup:
-    """Return a group with a label; `strangers` are the nodes that must not have the label."""
+    """Return a group with a label; `away` are the labels of the nodes that must not have it, `staying` the groups that may stay as they are."""
     kind = part.kind
-    layout, configuration = _own_part(part, vfs, remarks)
-    label = _label(kind.nodes, strangers)
-    is_name = label is not None and label[0] == GROUP_LABEL and _NAME.fullmatch(label[1]) is not None
-    # A new name is no value of the label of a node outside: a node without a card would be in the group.
-    of_strangers = {node.labels.get(GROUP_LABEL) for node in strangers}
-    name = label[1] if label is not None and is_name else _unused(_named(kind), taken | of_strangers)
+    layout, configuration = _own_part(part, running, remarks)
+    name, label = _running_name(kind.nodes, away, running) or ("", None)
+    if label is None:
+        label = _label(kind.nodes, away)
+        is_name = label is not None and label[0] == GROUP_LABEL and _NAME.fullmatch(label[1]) is not None
+        if label is not None and is_name and running.labels.get(label[1]) in (None, label):
+            name = label[1]
+        # A new name is no value of the label of a node outside: a node without a card would be in the group.
+        of_others = {labels.get(GROUP_LABEL) for labels in away}
+        name = name or _unused(_named(kind), {*taken, *staying, *of_others})
     taken.add(name)
     if label is None:
         label = (GROUP_LABEL, name)
     unlabelled = tuple(node.name for node in kind.nodes if node.labels.get(label[0]) != label[1])
-    return ProposedGroup(name, kind, label, unlabelled, configuration, vfs, layout)
+    return ProposedGroup(name, kind, label, unlabelled, configuration, part.vfs, layout)
 
 
-def _ungrouped(part: _Part, vfs: int | None, remarks: Remarks) -> ProposedGroup:
-    layout, configuration = _own_part(part, vfs, remarks)
-    return ProposedGroup("", part.kind, None, (), configuration, vfs, layout)
+def _running_name(
+    nodes: Sequence[SeenNode], away: Sequence[Mapping[str, str]], running: RunningConfiguration
+) -> tuple[str, tuple[str, str]] | None:
+    """Return the group that these nodes are of now and its label, if no other node has the label."""
+    (name, *others) = {node.group for node in nodes}
+    label = running.labels.get(name)
+    if others or label is None:
+        return None
+    key, text = label
+    is_ours = all(node.labels.get(key) == text for node in nodes) and not any(
+        labels.get(key) == text for labels in away
+    )
+    return (name, label) if is_ours else None
+
+
+def _ungrouped(part: _Part, running: RunningConfiguration, remarks: Remarks) -> ProposedGroup:
+    layout, configuration = _own_part(part, running, remarks)
+    return ProposedGroup("", part.kind, None, (), configuration, part.vfs, layout)
 
 
 def _own_part(
-    part: _Part, vfs: int | None, remarks: Remarks
+    part: _Part, running: RunningConfiguration, remarks: Remarks
 ) -> tuple[tuple[PciAddress, ...] | None, Mapping[str, Any]]:
-    """Return the rails in order if they are named, and the part of node.yaml that is these nodes' own."""
+    """Return the rails in order if they are named, and the part of node.yaml that is these nodes' own.
+
+    It always has `rails`, and `provision` if that is known: Helm leaves what the values say no more.
+    """
     kind = part.kind
     conditions = None if is_virtual(kind) else selector(kind)
+    layout: tuple[PciAddress, ...] | None = None
+    rails: Any = "auto"
     if part.named:
         layout = rail_order(kind, remarks)
-        addresses = [str(address) for address in layout]
-        # By `select`, not by `pf`: a node is not ready while a PF that `pf` names is missing, and the rails may name missing cards.
-        select = {"pf": addresses} if conditions is None else written(conditions)
-        provision = {} if vfs is None else {"provision": [{"select": select, "vfs": vfs}]}
-        return layout, {"rails": addresses, **provision}
-    configuration: dict[str, Any] = {}
-    if conditions is not None and any(kind.others.values()):
-        configuration["rails"] = {"select": written(conditions)}
-    if conditions is not None and vfs is not None:
-        configuration["provision"] = [{"select": written(conditions), "vfs": vfs}]
-    return None, configuration
+        rails = [str(address) for address in layout]
+    elif conditions is not None and any(kind.others.values()):
+        rails = rails_over({"select": written(conditions)}, running.base.get("rails"))
+    provision = {} if part.provision is None else {"provision": part.provision}
+    return layout, {"rails": rails, **provision, **part.own}
 
 
-def _networks(kinds: Sequence[NodeKind], rails: int, network: RunningNetwork, remarks: Remarks) -> dict[str, Any]:
-    """Return the part of node.yaml that all nodes have: the number of rails, and a network for each partition."""
-    networks: dict[str, Any] = {}
-    if network.is_slice:
-        # Its type and range stand beside it: an `ipam` without its type is refused, and one with it replaces the whole.
-        networks["default"] = {"ipam": {"type": "slice", "range": str(network.range), "rails": rails}}
-    else:
-        remarks.assumed.append("the network default gives no addresses by rail, so ipam.rails is left out")
-    tables = [
-        (node.name, {key & _PARTITION for key in card.pkeys if key & _FULL_MEMBER})
-        for kind in kinds
-        for node, card in kind.cards()
-        if card.pkeys and card.active
-    ]
-    known = set().union(*(keys for _, keys in tables)) - {_DEFAULT_PARTITION} if tables else set()
-    for key in sorted(known):
-        without = sorted({name for name, keys in tables if key not in keys})
-        if without:
-            remarks.wrong.append(
-                f"partition 0x{key | _FULL_MEMBER:04x} is not on every rail ({names(without)} lack it), so no network was proposed for it"
-            )
-        else:
-            networks[f"partition-{key:04x}"] = {"pkey": f"0x{key | _FULL_MEMBER:04x}", "ipam": {"type": "none"}}
-    if len(networks) > network.is_slice:
-        remarks.assumed.append(
-            "each partition beside the default one is a network of its own without addresses; no namespace may use it until `limits` names it"
-        )
-    return {"networks": networks} if networks else {}
-
-
-def _label(nodes: Sequence[SeenNode], strangers: Iterable[SeenNode]) -> tuple[str, str] | None:
+def _label(nodes: Sequence[SeenNode], away: Sequence[Mapping[str, str]]) -> tuple[str, str] | None:
     """Return a label that all these nodes have and no other node has; None if there is none."""
-    others = list(strangers)
     for key in _LABELS:
         text = nodes[0].labels.get(key)
         is_ours = text and _LABEL_VALUE.fullmatch(text) and all(node.labels.get(key) == text for node in nodes)
-        if text and is_ours and not any(node.labels.get(key) == text for node in others):
+        if text and is_ours and not any(labels.get(key) == text for labels in away):
             return key, text
     return None
 
@@ -248,13 +375,19 @@ def _unused(name: str, taken: Collection[str | None]) -> str:
     return chosen
 
 
-def _say_unseen(unseen: Collection[UnseenNode], groups: Sequence[ProposedGroup], rails: int, remarks: Remarks) -> None:
+def _say_unseen(
+    unseen: Collection[UnseenNode],
+    groups: Sequence[ProposedGroup],
+    kept: Sequence[KeptGroup],
+    rails: int,
+    remarks: Remarks,
+) -> None:
+    places = [(group.label, f"would be that of group {group.name} by their label") for group in groups if group.label]
+    places += [(group.label, f"stays that of group {group.name} by their label") for group in kept]
     by_place: dict[str, list[str]] = defaultdict(list)
     for node in sorted(unseen, key=lambda each: each.name):
-        labels = node.labels
-        group = next((each for each in groups if each.label and labels.get(each.label[0]) == each.label[1]), None)
-        place = "the configuration of all nodes" if group is None else f"that of group {group.name} by their label"
-        by_place[place].append(node.name)
+        fits = (place for (key, text), place in places if node.labels.get(key) == text)
+        by_place[next(fits, "would be the configuration of all nodes")].append(node.name)
     more = f"; a node with another number of rails than {rails} gives no addresses then" if rails else ""
     for place, which in by_place.items():
-        remarks.wrong.append(f"{names(which)}: not seen; the configuration would be {place}{more}")
+        remarks.wrong.append(f"{names(which)}: not seen; the configuration {place}{more}")

@@ -1,6 +1,6 @@
 """Which conditions name the rails of a kind of nodes, and when PCI addresses must name them. Pure."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection
 from typing import Any
 
@@ -100,5 +100,15 @@ def rail_order(kind: NodeKind, remarks: Remarks) -> tuple[PciAddress, ...]:
     if changed:
         remarks.wrong.append(
             f"{names(changed)}: the numbers of rails change by this list; end the pods with rails on these nodes before it is applied"
+        )
+    going: dict[str, list[str]] = defaultdict(list)
+    for node in kind.nodes:
+        gone = [f"{number} ({address})" for number, address in enumerate(node.rails) if address not in order]
+        if gone:
+            going[" and ".join(gone)].append(node.name)
+    for gone_rails, which in going.items():
+        remarks.wrong.append(
+            f"{names(which)}: these are no rails any more by this list, and pods lose them: {gone_rails}; end the pods with rails on these nodes "
+            "before it is applied"
         )
     return order

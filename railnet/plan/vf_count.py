@@ -19,10 +19,14 @@ class RunningNetwork(NamedTuple):
     Attributes:
         is_slice: whether its addresses follow from rails, so that `ipam.rails` is one of its keys.
         range: its range.
+        rails: the largest `ipam.rails` of a configuration; None if none has it.
+        disagreement: which ranges the configurations have, if they are not the same; empty if they are.
     """
 
     is_slice: bool = True
     range: IPv4Network | IPv6Network = IPv4Network("10.56.0.0/16")
+    rails: int | None = None
+    disagreement: str = ""
 
 
 def vf_count(kind: NodeKind, asked: int | None, network: RunningNetwork, rails: int, remarks: Remarks) -> int | None:
@@ -62,8 +66,14 @@ def vf_count(kind: NodeKind, asked: int | None, network: RunningNetwork, rails: 
         )
         wanted = most
     remarks.assumed.append(f"{who}: {wanted} VFs of each rail{why}")
+    present = sorted({card.numvfs for card in cards} - {0, wanted})
+    if present:
+        remarks.wrong.append(
+            f"{who}: cards that have {' or '.join(map(str, present))} VFs now get {wanted}: the kernel replaces all VFs of a card, so end the pods "
+            "with rails on these nodes before it is applied"
+        )
     room = _addresses(network, rails)
-    if network.is_slice and wanted > room:
+    if network.is_slice and not network.disagreement and wanted > room:
         remarks.wrong.append(
             f"{who}: {network.range} has {max(room, 0)} addresses of each rail for a node, if flannel gives nodes a /{_FLANNEL_SUBNET} of a "
             f"/{_FLANNEL_NETWORK}, and {wanted} VFs need one each: give networks.default.ipam a larger range"

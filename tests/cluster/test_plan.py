@@ -108,7 +108,7 @@ def test_what_is_proposed_for_two_kinds_of_nodes_gives_pods_their_rails(
     proposed = {group["name"]: group["configuration"] for group in told["values"]["node"]["groups"]}
     provision = [{"select": {"pfDevice": ["1021"]}, "vfs": VFS}]
     assert proposed == {
-        groups[NODE]: {"provision": provision},
+        groups[NODE]: {"rails": "auto", "provision": provision},
         groups[other]: {"rails": ADDRESSES, "provision": provision},  # it remembers the storage card as a rail
     }
     assert any(str(storage_of(other).address) in text and "storage" in text for text in told["assumed"])

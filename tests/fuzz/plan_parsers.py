@@ -6,9 +6,10 @@ import yaml
 
 from railnet.config_check.checked_file import check
 from railnet.plan.cluster_reading import Reading
+from railnet.plan.differences import differences
 from railnet.plan.node_facts import KnownNode, SeenNode, UnseenNode, node_of
 from railnet.plan.planning import plan
-from railnet.plan.running_configuration import differences, running
+from railnet.plan.running_configuration import running
 from railnet.plan.values_text import as_document, lines
 from tests.fuzz.parser import Parser
 

@@ -81,7 +81,7 @@ def test_two_kinds_of_nodes_give_pods_all_rails_by_what_was_planned() -> None:
         configure(by_group[second])
         node.start_daemon(wait=False)
         pods = [rails_of_a_pod(node)]
-        told, same = status(), {name: json.dumps(keys) for name, keys in by_group.items()}
+        told, same = status(), {name: json.dumps(keys) for name, keys in {**by_group, "": common}.items()}
         again = plan(Reading((seen("a", plain, first), seen("b", told, second)), (), running(same)))
     with node_with((FIRST, SECOND), by_group[first]) as node:
         pods.append(rails_of_a_pod(node))
@@ -94,7 +94,7 @@ def test_two_kinds_of_nodes_give_pods_all_rails_by_what_was_planned() -> None:
     ]
     provision = [{"select": {"pfDevice": ["1021"]}, "vfs": 2}]
     assert [{key: keys.get(key) for key in ("rails", "provision")} for keys in by_group.values()] == [
-        {"rails": None, "provision": provision},
+        {"rails": "auto", "provision": provision},
         {"rails": ADDRESSES, "provision": provision},
     ]
     for rails in pods:

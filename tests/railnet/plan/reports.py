@@ -79,9 +79,15 @@ def seen(name: str, told: object, gpus: int | None = 8, **labels: str) -> SeenNo
 
 
 def planned(
-    *nodes: SeenNode, unseen: Iterable[UnseenNode] = (), texts: Mapping[str, str] | None = None, vfs: int | None = None
+    *nodes: SeenNode,
+    unseen: Iterable[UnseenNode] = (),
+    texts: Mapping[str, str] | None = None,
+    vfs: int | None = None,
+    unasked: Mapping[str, Mapping[str, str]] | None = None,
+    labels: Mapping[str, tuple[str, str]] | None = None,
 ) -> Proposal:
-    return plan(Reading(nodes, tuple(unseen), running(texts or {})), vfs)
+    """Return the proposal for nodes; `texts` and `labels` are of the groups that run."""
+    return plan(Reading(nodes, tuple(unseen), running(texts or {}, (), labels), unasked), vfs)
 
 
 def slices(rails: int) -> Report:

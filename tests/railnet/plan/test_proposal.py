@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from railnet.plan.differences import differences
 from railnet.plan.node_facts import UnseenNode
 from railnet.plan.proposal import Proposal
-from railnet.plan.running_configuration import differences, running
+from railnet.plan.running_configuration import running
 from tests.railnet.plan.reports import (
     COMPUTE,
     CX6,
@@ -75,9 +76,11 @@ def test_nodes_that_differ_in_nothing_need_no_group_and_no_addresses() -> None:
     assert proposal.values == {
         "node": {
             "configuration": {
+                "rails": "auto",
                 "provision": [{"select": {"pfDevice": ["101b"]}, "vfs": 8}],
                 "networks": slices(4),
-            }
+            },
+            "groups": [],
         }
     }
     assert (proposal.wrong, proposal.commands) == ((), ())
@@ -96,7 +99,7 @@ def test_node_with_a_broken_card_stays_in_its_kind_and_this_is_said(remembered: 
     assert ("the card of rail 3" in wrong) is remembered
     assert configuration(proposal)["networks"] == slices(4)
     # A node that remembers three rails gives no addresses with four: it needs their names.
-    assert configuration(proposal).get("rails") == (None if remembered else list(FOUR))
+    assert configuration(proposal)["rails"] == ("auto" if remembered else list(FOUR))
 
 
 def test_node_with_one_of_two_cards_beside_one_other_node_is_named() -> None:
@@ -194,7 +197,7 @@ def test_roce_beside_infiniband_is_no_rail_and_changes_no_kind() -> None:
     proposal = planned(seen("a", beside), seen("b", report(*map(pf, PAIR))))
 
     assert groups(proposal) == {"": ["a", "b"]}
-    assert "rails" not in configuration(proposal)
+    assert configuration(proposal)["rails"] == "auto"
     assert any(text.startswith("a: 1 port of type ether") for text in proposal.assumed)
 
 
@@ -211,7 +214,7 @@ def test_virtual_machine_gets_no_vfs_and_keeps_its_rails() -> None:
     machine = report(lone_vfs=[lone(address) for address in PAIR])
     proposal = planned(seen("vm-0", machine), seen("vm-1", machine))
 
-    assert proposal.values == {"node": {"configuration": {"networks": slices(2)}}}
+    assert proposal.values == {"node": {"configuration": {"rails": "auto", "networks": slices(2)}, "groups": []}}
     assert any("a virtual machine has its VFs from its host" in text for text in proposal.assumed)
 
 
@@ -347,7 +350,7 @@ def test_network_without_addresses_by_rail_needs_neither_number_nor_names() -> N
     proposal = planned(seen("gpu", report(*map(pf, COMPUTE))), seen("old", four(), 4), texts={"": text})
 
     assert "networks" not in configuration(proposal)
-    assert "rails" not in configuration(proposal, "4x200g")
+    assert configuration(proposal, "4x200g")["rails"] == "auto"
 
 
 def test_nodes_that_number_the_same_cards_differently_get_one_order() -> None:
@@ -360,10 +363,10 @@ def test_nodes_that_number_the_same_cards_differently_get_one_order() -> None:
 
 def test_plan_of_what_was_proposed_proposes_the_same() -> None:
     first = planned(seen("gpu", eight()), seen("old", four(), 4))
+    common = first.values["node"]["configuration"]
     texts = {
-        group["name"]: json.dumps({**group["configuration"], **first.common})
-        for group in first.values["node"]["groups"]
-    }
+        group["name"]: json.dumps({**group["configuration"], **common}) for group in first.values["node"]["groups"]
+    } | {"": json.dumps(common)}
     applied = (seen("gpu", eight(rails=COMPUTE)), seen("old", four(), 4))
     labelled = [
         replace(node, group=name, labels={"railnet.io/node-group": name})
