@@ -22,10 +22,13 @@ def read(bundle: Bundle) -> Reading:
             continue
         seen.append(answer)
         document = _document(bundle, name, _NODE_YAML)
-        if isinstance(document, dict) and "absent" not in document:
-            texts[name] = json.dumps(document)
-        else:
+        if not isinstance(document, dict) or "absent" in document:
             unread.append(f"the configuration of {name} is not in the bundle")
+            continue
+        try:
+            texts[name] = json.dumps(document)
+        except RecursionError:
+            unread.append(f"the configuration of {name} is nested too deeply")
     return Reading(tuple(seen), tuple(unseen), running(texts, unread, of_nodes=True))
 
 

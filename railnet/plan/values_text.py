@@ -18,6 +18,8 @@ from railnet.plan.proposal import Proposal, ProposedGroup
 _WIDTH = 118
 _MOST_SENTENCES = 100  # of each list: more of them hide the first ones
 _GROUP_LINE = re.compile(r'  - name: "?([a-z0-9-]+)"?')
+# yaml.org/type/bool and yaml.org/type/null. PyYAML takes y and n for text; Helm's YAML (sigs.k8s.io/yaml) does not.
+_NO_TEXT = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
 _COLUMNS = (
     *map(Column, ("NODES", "GROUP")),
     *(Column(head, number=True) for head in ("GPUS", "RAILS", "OTHER")),
@@ -169,17 +171,18 @@ def _values(proposal: Proposal) -> Iterator[str]:
 
 
 def yaml_of(value: object) -> str:
-    """Return a value as YAML, with quotes where YAML 1.1 could read a number or a date: addresses, PCI ids, partitions."""
+    """Return a value as YAML, with quotes where YAML 1.1 could read a number, a date or a boolean: addresses, PCI ids, partitions, names."""
 
     class Dumper(yaml.SafeDumper):
-        """Quotes each text that begins with no letter."""
+        """Quotes each text that begins with no letter, and each word that is no text."""
 
         def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - PyYAML's signature
             """Return True: a value that is there twice is written twice, because Railnet's readers take no alias."""
             return True
 
     def text_of(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if text[:1].isalpha() else '"')
+        is_plain = text[:1].isalpha() and text.lower() not in _NO_TEXT
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if is_plain else '"')
 
     Dumper.add_representer(str, text_of)
     written: str = yaml.dump(_plain(value), Dumper=Dumper, sort_keys=False, default_flow_style=None, width=_WIDTH)

@@ -18,6 +18,7 @@ from railnet.cli import connection
 from railnet.cli.exit_status import ExitStatus
 from railnet.plan import bundle_reading
 from railnet.plan.cluster_reading import WantedNodes, read
+from railnet.plan.planning import plan
 from tests.railnet.plan.reports import eight, four, slices
 
 GPUS = {"nvidia.com/gpu": "8", "cpu": "64"}
@@ -46,6 +47,7 @@ class Cluster:
             "configmaps": [config_map("railnet-node", "rails: auto"), config_map("railnet-controllers", "x: y")],
         }
         self.refused: set[str] = set()
+        self.asked: set[str] | None = None  # the nodes that have the labels of a selector; None for all
         self.answers: dict[str, Callable[[], str]] = {}
         self.ran: list[tuple[str, tuple[str, ...]]] = []
         self.paths: list[str] = []
@@ -57,7 +59,10 @@ class Cluster:
         self.paths.append(request.path)
         if kind in self.refused:
             raise RequestFailed(f"cannot list {kind}: forbidden", 403)
-        return {"metadata": {"resourceVersion": "1"}, "items": self.objects[kind]}
+        items = self.objects[kind]
+        if kind == "nodes" and "labelSelector" in request.path and self.asked is not None:
+            items = [each for each in items if each["metadata"]["name"] in self.asked]
+        return {"metadata": {"resourceVersion": "1"}, "items": items}
 
     def lines(self, request: Request, accepted: Callable[[], object] = lambda: None) -> Generator[bytes]:
         raise NotImplementedError
@@ -144,6 +149,34 @@ def test_nodes_of_a_selector_are_asked_alone() -> None:
 
     assert any("nodes?labelSelector=card" in path for path in cluster.paths)
     assert (reading.unasked, cluster.reading().unasked) == ({}, None)
+
+
+def test_labels_of_the_nodes_that_were_not_asked_are_known() -> None:
+    cluster = Cluster()
+    cluster.objects["nodes"] = [node("a"), node("b", rack="2"), node("cpu")]
+    cluster.asked = {"a"}
+
+    assert cluster.reading(selector="card=true").unasked == {"b": {"rack": "2"}, "cpu": {}}
+
+
+def test_selector_gives_groups_alone_and_keeps_those_that_run(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.objects["nodes"] = [node("a", card="true"), node("b", **{"railnet.io/node-group": "old"})]
+    cluster.asked = {"a"}
+    cluster.objects["pods"][1] = pod("railnet-2", "b", "old")
+    cluster.objects["pods"][1]["spec"]["nodeSelector"] = {"kubernetes.io/os": "linux", "railnet.io/node-group": "old"}
+    cluster.objects["configmaps"].append(config_map("railnet-node-old", "memlock: unlimited"))
+
+    assert ran(monkeypatch, "-l", "card=true") == ExitStatus.OK
+
+    values = yaml.safe_load(capsys.readouterr().out)
+    assert set(values["node"]) == {"groups"}
+    assert values["node"]["groups"][1] == {
+        "name": "old",
+        "nodeSelector": {"railnet.io/node-group": "old"},
+        "configuration": {"memlock": "unlimited"},
+    }
 
 
 def test_group_of_a_pod_says_which_configuration_runs() -> None:
@@ -263,10 +296,21 @@ def test_bundle_has_the_nodes_as_they_were() -> None:
         ("c", "the daemon does not answer"),
         ("d", "the bundle has no status of it"),
     ]
+    assert any("a bundle does not say which groups of nodes there are" in text for text in plan(reading).wrong)
     assert (set(reading.running.documents), reading.running.unread) == (
         {"a"},
         ("the configuration of b is not in the bundle",),
     )
+
+
+@pytest.mark.parametrize("depth", [90, 500, 5000, 90_000])
+def test_bundle_with_a_configuration_that_is_nested_deeply_has_its_nodes(depth: int) -> None:
+    nested = {"nodes/a/node.yaml.json": b'{"a":' * depth + b"1" + b"}" * depth}
+    bundle = a_bundle()
+    reading = bundle_reading.read(bundle._replace(files={**bundle.files, **nested}))
+
+    assert [each.name for each in reading.nodes] == ["a", "b"]
+    assert (dict(reading.running.documents), len(reading.running.unread)) == ({}, 2)
 
 
 def test_plan_of_a_bundle_asks_no_cluster(

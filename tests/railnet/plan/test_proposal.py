@@ -210,6 +210,60 @@ def test_ethernet_ports_are_rails_if_the_pools_that_run_ask_for_them() -> None:
     assert [group.kind.size for group in proposal.groups] == [2]
 
 
+ROCE = "pools: [{resource: rdma/roce, select: {linkType: [ether]}}]"
+
+
+def test_link_types_of_one_group_are_not_those_of_another() -> None:
+    ports = [pf(address, linkType="ether") for address in STORAGE]
+    beside = report(*map(pf, COMPUTE), *ports)
+    roce = report(*(pf(address, model=CX6, linkType="ether") for address in FOUR), rails=FOUR)
+    nodes = [*(seen(f"i{n}", beside) for n in range(2)), *(replace(seen(f"r{n}", roce), group="r") for n in range(2))]
+    proposal = planned(*nodes, texts={"": "{}", "r": ROCE})
+
+    assert {group.kind.nodes[0].name: group.kind.size for group in proposal.groups} == {"i0": 8, "r0": 4}
+    assert configuration(proposal, "8x400g")["rails"] == "auto"
+    assert any(text.startswith("i0, i1: 2 ports of type ether are no rails") for text in proposal.assumed)
+
+
+def test_cards_of_one_model_are_two_kinds_where_pools_ask_for_other_link_types() -> None:
+    roce = report(*(pf(address, linkType="ether") for address in PAIR), rails=PAIR)
+    nodes = (seen("i", report(*map(pf, PAIR))), replace(seen("r", roce), group="r"))
+    proposal = planned(*nodes, texts={"": "{}", "r": ROCE})
+
+    assert sorted(names for (names,) in groups(proposal).values()) == ["i", "r"]
+    (of_roce,) = (group for group in proposal.groups if group.kind.nodes[0].name == "r")
+    assert of_roce.configuration["pools"] == [{"resource": "rdma/roce", "select": {"linkType": ["ether"]}}]
+
+
+def test_ethernet_rails_are_of_no_partition() -> None:
+    keys = ["0xffff", "0x8001"]
+    roce = report(*(pf(address, linkType="ether", pkeys=["0xffff"]) for address in FOUR), rails=FOUR)
+    nodes = (seen("i", report(*(pf(each, pkeys=keys) for each in PAIR))), replace(seen("r", roce), group="r"))
+    proposal = planned(*nodes, texts={"": "{}", "r": ROCE})
+
+    assert "partition-0001" in configuration(proposal)["networks"]
+    assert not any("partition" in text for text in proposal.wrong)
+
+
+def test_rails_with_the_highest_numbers_that_go_are_named() -> None:
+    storage = ("0000:e1:00.0", "0000:e2:00.0")
+    cards = [pf(address) for address in COMPUTE] + [pf(address, model=CX6, rate="200", numvfs=8) for address in storage]
+    proposal = planned(seen("g", report(*cards)))
+
+    assert configuration(proposal)["rails"] == list(COMPUTE)
+    (going,) = (text for text in proposal.wrong if "no rails any more" in text)
+    assert going.startswith(
+        f"g: these are no rails any more by this list, and pods lose them: 8 ({storage[0]}) and 9 ({storage[1]})"
+    )
+
+
+def test_other_keys_of_a_group_that_are_not_known_are_named() -> None:
+    node = replace(seen("a", four()), group="big")
+    proposal = planned(node, labels={"big": ("railnet.io/node-group", "big")})
+
+    assert any(text.startswith("a: what the group big has beside rails") for text in proposal.wrong)
+
+
 def test_virtual_machine_gets_no_vfs_and_keeps_its_rails() -> None:
     machine = report(lone_vfs=[lone(address) for address in PAIR])
     proposal = planned(seen("vm-0", machine), seen("vm-1", machine))

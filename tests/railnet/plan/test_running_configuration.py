@@ -30,3 +30,12 @@ def test_configuration_that_cannot_be_used_is_said_and_the_others_count(text: st
     (unread,) = now.unread
     assert unread.startswith("the configuration that runs in group broken was not used: ")
     assert len(unread) < 400
+
+
+@pytest.mark.parametrize("depth", [60, 90, 200, 500])
+def test_configuration_that_is_nested_deeply_is_said(depth: int) -> None:
+    nested = '{"type": "plugin", "a": ' * depth + "1" + "}" * depth
+    now = running({"": f'{{"networks": {{"x": {{"ipam": {nested}}}}}}}'})
+
+    assert (dict(now.documents), len(now.unread)) == ({}, 1)
+    assert "nested too deeply" in now.unread[0]

@@ -83,10 +83,15 @@ def test_text_of_a_node_stays_in_its_comment_and_cannot_paint_the_terminal() -> 
 
 
 @pytest.mark.parametrize(
-    "text", ["0000:13:00.0", "1021", "0x8001", "1e3", "400", "yes", "null", "a#b", "", "2026-01-01"]
+    "text", ["0000:13:00.0", "1021", "0x8001", "1e3", "400", "yes", "null", "a#b", "", "2026-01-01", "n", "on"]
 )
 def test_text_stays_text_in_yaml(text: str) -> None:
     assert yaml.safe_load(yaml_of({"key": text, "list": [text]})) == {"key": text, "list": [text]}
+
+
+@pytest.mark.parametrize("text", ["y", "n", "Y", "N", "yes", "No", "on", "OFF", "true", "False", "null", "Null"])
+def test_word_that_yaml_1_1_could_read_as_no_text_is_quoted(text: str) -> None:
+    assert yaml_of({text: [text]}) == f'"{text}":\n- "{text}"\n'
 
 
 def test_value_that_is_there_twice_is_written_twice() -> None:
