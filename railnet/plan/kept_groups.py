@@ -71,9 +71,8 @@ def kept_groups(
         )
         return ()
     kept = []
-    for name in filter(None, dict.fromkeys((*running.labels, *sorted(running.documents)))):
-        label = running.labels.get(name)
-        if name in proposed or label in proposed.values() or not _has_nodes(name, label, outside):
+    for name, label in staying_groups(outside, running).items():
+        if name in proposed or label in proposed.values():
             continue
         document = running.documents.get(name)
         if label is None or document is None or running.own(name) is None:
@@ -85,6 +84,13 @@ def kept_groups(
             continue
         kept.append(KeptGroup(name, label, _again(document, running.base, common)))
     return tuple(kept)
+
+
+def staying_groups(outside: Outside, running: RunningConfiguration) -> Mapping[str, Label | None]:
+    """Return the groups that run and have nodes outside, with their labels: nodes of a proposed group must have neither."""
+    known = dict.fromkeys((*running.labels, *sorted(running.documents)))
+    labels = {name: running.labels.get(name) for name in known if name and not running.of_nodes}
+    return {name: label for name, label in labels.items() if _has_nodes(name, label, outside)}
 
 
 def _has_nodes(name: str, label: Label | None, outside: Outside) -> bool:

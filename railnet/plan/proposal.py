@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from railnet.plan.configuration_layers import rails_over, without
-from railnet.plan.kept_groups import KeptGroup, Outside, kept_groups, takes_ipam
+from railnet.plan.kept_groups import KeptGroup, Outside, kept_groups, staying_groups, takes_ipam
 from railnet.plan.node_facts import SeenNode, UnseenNode
 from railnet.plan.node_kinds import NodeKind, Remarks, names
 from railnet.plan.proposed_networks import networks, rails_of_all
@@ -110,14 +110,12 @@ def propose(
     common = networks(kinds, rails, running, remarks) if kinds and not is_partial else {}
     parts = _all_parts(kinds, rails, running, common, remarks)
     parts = [each for part in parts for each in _with_vfs(part, vfs, rails, running, remarks)]
-    is_alone = len(parts) == 1 and not parts[0].own
-    needs_name = any(part.named for part in parts) and bool(outside.others or outside.unseen)
-    grouped = is_partial or not is_alone or needs_name
-    groups = (
-        _groups(parts, outside, running, remarks)
-        if grouped
-        else tuple(_ungrouped(part, running, remarks) for part in parts)
-    )
+    grouped = is_partial or _need_groups(parts, outside, running)
+    if grouped:
+        groups = _groups(parts, outside, running, remarks)
+    else:
+        groups = tuple(_ungrouped(part, running, remarks) for part in parts)
+        _say_provision(outside.others, parts, running, remarks)
     if is_partial:
         _say_partial(kinds, running.network, remarks)
     own = {} if grouped or not groups else groups[0].configuration
@@ -128,6 +126,16 @@ def propose(
     commands = tuple(command for group in groups for command in _commands(group))
     values = _values(groups, kept, None if is_partial else configuration)
     return Proposal(groups, kept, tuple(remarks.assumed), tuple(remarks.wrong), commands, values)
+
+
+def _need_groups(parts: Sequence[_Part], outside: Outside, running: RunningConfiguration) -> bool:
+    """Return whether one configuration of all nodes is not right for all of them."""
+    nodes = [node for part in parts for node in part.kind.nodes]
+    is_named = any(part.named for part in parts) and bool(outside.others or outside.unseen)
+    has_own = any(part.own for part in parts)
+    staying = [label for label in staying_groups(outside, running).values() if label is not None]
+    are_of_a_group = any(node.labels.get(key) == text for node in nodes for key, text in staying)
+    return len(parts) > 1 or is_named or has_own or are_of_a_group
 
 
 def _all_parts(
@@ -191,12 +199,21 @@ def _with_vfs(
     addresses = [str(address) for address in part.kind.rails[part.kind.nodes[0].name]]
     select = {"pf": addresses} if conditions is None else written(conditions)
     provision = [{"select": select, "vfs": number}]
-    replaced = [node.name for node in part.kind.nodes if _provision(node, running) not in (None, [], provision)]
-    if replaced:
-        remarks.wrong.append(
-            f"{names(replaced)}: `provision` becomes another than the one that runs, and --diff shows both: look whether a card loses its VFs"
-        )
-    yield part._replace(vfs=number, provision=provision)
+    planned = part._replace(vfs=number, provision=provision)
+    _say_provision(part.kind.nodes, (planned,), running, remarks)
+    yield planned
+
+
+def _say_provision(
+    nodes: Iterable[SeenNode], parts: Sequence[_Part], running: RunningConfiguration, remarks: Remarks
+) -> None:
+    """Say which nodes have a `provision` that the part's replaces."""
+    for part in parts:
+        replaced = [node.name for node in nodes if _provision(node, running) not in (None, [], part.provision)]
+        if replaced:
+            remarks.wrong.append(
+                f"{names(replaced)}: `provision` becomes another than the one that runs, and --diff shows both: look whether a card loses its VFs"
+            )
 
 
 def _provision(node: SeenNode, running: RunningConfiguration) -> Sequence[Any] | None:
@@ -214,8 +231,7 @@ def _groups(
         strangers = [node for each in parts for node in each.kind.nodes if node.name not in own]
         away = [*(node.labels for node in (*strangers, *outside.others)), *(outside.unasked or {}).values()]
         # A name of a group that stays is not given to other nodes.
-        staying = {*running.documents, *running.labels} - {node.group for node in part.kind.nodes}
-        staying |= {node.group for node in (*strangers, *outside.others)}
+        staying = {*staying_groups(outside, running), *(node.group for node in strangers)}
         groups.append(_group(part, away, taken, staying, running, remarks))
     return tuple(groups)
 

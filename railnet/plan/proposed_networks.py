@@ -44,22 +44,18 @@ def networks(
 
 
 def _say_changes(kinds: Sequence[NodeKind], rails: int, running: RunningConfiguration, remarks: Remarks) -> None:
-    now = running.network.rails
-    if now is None:
-        others = [
-            node.name
-            for kind in kinds
-            for node in kind.nodes
-            if len(node.rails) not in (0, rails) and len(node.rails) != rails
-        ]
-        if others:
-            remarks.wrong.append(
-                f"ipam.rails is not set now and becomes {rails}: pods on nodes with another number of rails ({names(sorted(others))}) get other "
-                "addresses; end the pods with rails on these nodes before it is applied"
-            )
-    elif now != rails:
+    now = {group: _rails_of(document) for group, document in running.documents.items()}
+    changed = sorted({number for number in now.values() if number not in (None, rails)})
+    if changed:
         remarks.wrong.append(
-            f"ipam.rails changes from {now} to {rails}, so pods on all nodes get other addresses: end all pods with rails before it is applied"
+            f"ipam.rails changes from {' or '.join(map(str, changed))} to {rails}, so pods get other addresses: end all pods with rails before it is applied"
+        )
+    nodes = [node for kind in kinds for node in kind.nodes if now.get(node.group) is None]
+    others = sorted(node.name for node in nodes if len(node.rails) not in (0, rails))
+    if others:
+        remarks.wrong.append(
+            f"ipam.rails is not set now and becomes {rails}: pods on nodes with another number of rails ({names(others)}) get other addresses; end the "
+            "pods with rails on these nodes before it is applied"
         )
     if running.unread:
         remarks.wrong.append(
@@ -105,6 +101,12 @@ def _of_partition(key: int, name: str, running: RunningConfiguration) -> list[st
             if each == name or _key_of(network) == key
         }
     )
+
+
+def _rails_of(document: Mapping[str, Any]) -> Any:
+    network = _networks_of(document).get("default")
+    ipam = network.get("ipam") if isinstance(network, dict) else None
+    return ipam.get("rails") if isinstance(ipam, dict) else None
 
 
 def _networks_of(document: Mapping[str, Any]) -> Mapping[str, Any]:
