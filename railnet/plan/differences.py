@@ -33,16 +33,16 @@ class Difference(NamedTuple):
 def differences(proposal: Proposal, nodes: Collection[SeenNode], now: RunningConfiguration) -> tuple[Difference, ...]:
     """Return how the node.yaml of each node that was seen would differ from the one that runs."""
     by_change: dict[str, list[str]] = defaultdict(list)
-    changes: dict[str, tuple[str, Any, Any]] = {}
+    by_text: dict[str, tuple[str, Any, Any]] = {}
     for node in sorted(nodes, key=lambda each: each.name):
         document = now.documents.get(node.group)
         if document is None:
             continue
-        for key, old, new in _changes(document, _proposed(node, proposal, now)):
+        for key, old, new in changes(document, _proposed(node, proposal, now)):
             change = repr((key, old, new))
-            changes[change] = (key, old, new)
+            by_text[change] = (key, old, new)
             by_change[change].append(node.name)
-    return tuple(Difference(tuple(by_change[change]), *changes[change]) for change in changes)
+    return tuple(Difference(tuple(by_change[change]), *by_text[change]) for change in by_text)
 
 
 def _proposed(node: SeenNode, proposal: Proposal, now: RunningConfiguration) -> Mapping[str, Any]:
@@ -57,7 +57,8 @@ def _proposed(node: SeenNode, proposal: Proposal, now: RunningConfiguration) -> 
     return merged(common, own)
 
 
-def _changes(document: Mapping[str, Any], proposed: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+def changes(document: Mapping[str, Any], proposed: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Yield each key by which a node.yaml differs from another one, with both values; a key that is absent has its default."""
     if plain_rails(document.get("rails")) != plain_rails(proposed.get("rails")):
         yield "rails", document.get("rails"), proposed.get("rails")
     if (document.get("provision") or []) != (proposed.get("provision") or []):

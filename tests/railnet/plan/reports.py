@@ -71,6 +71,15 @@ def four(**changes: Any) -> Report:
     return report(*(pf(address, **{"model": CX6, "rate": "200", **changes}) for address in FOUR))
 
 
+def older(*addresses: str) -> Report:
+    """Return the report of a daemon of 0.5."""
+    rails = [
+        {"rail": number, "address": address, "netdev": "ibs5", "rdma": "mlx5_0", "port": "4: ACTIVE", "vfs": 8}
+        for number, address in enumerate(addresses)
+    ]
+    return {"version": "0.5.1", "rails": rails}
+
+
 def seen(name: str, told: object, gpus: int | None = 8, **labels: str) -> SeenNode:
     return node_of(
         KnownNode(name, {key.replace("__", "/"): text for key, text in labels.items()}, gpus),

@@ -10,7 +10,7 @@ from railnet.plan.node_facts import SeenNode, UnseenNode
 from railnet.plan.planning import plan
 from railnet.plan.running_configuration import running
 from tests.railnet.plan.applied import Applied
-from tests.railnet.plan.reports import COMPUTE, CX6, FOUR, eight, four, pf, report, seen
+from tests.railnet.plan.reports import COMPUTE, CX6, FOUR, eight, four, older, pf, report, seen
 
 COMMON = "networks: {default: {ipam: {type: slice, range: 10.56.0.0/16, rails: 8}}}"
 POOLS = [{"resource": "rdma/old", "select": {"linkType": ["infiniband"]}}]
@@ -32,13 +32,7 @@ node:
       rails: {list(COMPUTE)!r}
       provision: [{{select: {{pfDevice: ["1021"]}}, vfs: 8}}]
 """
-OLDER = {
-    "version": "0.5.1",
-    "rails": [
-        {"rail": number, "address": address, "netdev": "ib0", "rdma": "mlx5_0", "port": "4: ACTIVE", "vfs": 8}
-        for number, address in enumerate(FOUR)
-    ],
-}
+OLDER = older(*FOUR)
 
 
 def of_group(name: str, group: str, told: object, gpus: int | None = 8) -> SeenNode:

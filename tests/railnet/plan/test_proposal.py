@@ -19,6 +19,7 @@ from tests.railnet.plan.reports import (
     eight,
     four,
     lone,
+    older,
     pf,
     planned,
     report,
@@ -432,15 +433,6 @@ def test_plan_of_what_was_proposed_proposes_the_same() -> None:
     assert second.values == first.values
     assert second.commands == ()
     assert differences(second, labelled, running(texts)) == ()
-
-
-def older(*addresses: str) -> dict[str, Any]:
-    """Return the report of a daemon of 0.5."""
-    rails = [
-        {"rail": number, "address": address, "netdev": "ibs5", "rdma": "mlx5_0", "port": "4: ACTIVE", "vfs": 8}
-        for number, address in enumerate(addresses)
-    ]
-    return {"version": "0.5.1", "rails": rails}
 
 
 def test_older_daemons_are_planned_by_addresses_and_this_is_said() -> None:
