@@ -59,6 +59,7 @@ def as_document(proposal: Proposal, nodes: Collection[SeenNode], unseen: Collect
         "nodes": [_node(node, group_of.get(node.name), proposal) for node in sorted(nodes, key=lambda each: each.name)],
         "unseen": [{"name": node.name, "why": node.why} for node in sorted(unseen, key=lambda each: each.name)],
         "groups": [_group(group) for group in proposal.groups],
+        "kept": [group.name for group in proposal.kept],
         "wrong": list(proposal.wrong),
         "assumed": list(proposal.assumed),
         "commands": list(proposal.commands),
@@ -159,14 +160,14 @@ def _comment(text: str, indent: str = "") -> Iterator[str]:
 
 
 def _values(proposal: Proposal) -> Iterator[str]:
-    by_name = {group.name: group for group in proposal.groups if group.name}
+    titles = {group.name: "for nodes that are not planned here: as it runs" for group in proposal.kept}
+    for group in proposal.groups:
+        nodes = names(node.name for node in group.kind.nodes)
+        titles[group.name] = f"{nodes}: {group.kind.size} rails, {group.kind.model or 'of an unknown model'}"
     for line in yaml_of(proposal.values).splitlines():
         match = _GROUP_LINE.fullmatch(line)
-        if match is not None and match[1] in by_name:
-            group = by_name[match[1]]
-            nodes = names(node.name for node in group.kind.nodes)
-            title = f"{nodes}: {group.kind.size} rails, {group.kind.model or 'of an unknown model'}"
-            yield from (f"  {comment}" for comment in _comment(title))
+        if match is not None and match[1] in titles:
+            yield from (f"  {comment}" for comment in _comment(titles[match[1]]))
         yield line
 
 

@@ -30,8 +30,10 @@ def node_reports(data: bytes) -> None:
         except ValueError as error:
             assert len(str(error)) < 1000
             unseen.append(UnseenNode(known.name, str(error)))
-    now = running({"": "rails: auto", "named": "rails: ['0000:03:00.0']"})
-    proposal = plan(Reading(tuple(nodes), tuple(unseen), now))
+    texts = {"": "rails: {select: {vendor: ['15b3']}}", "named": "rails: ['0000:03:00.0']\nmemlock: unlimited"}
+    now = running(texts, (), {"named": ("railnet.io/node-group", "a")})
+    unasked = {"node-x": {"railnet.io/node-group": "a"}} if len(nodes) % 3 == 2 else None
+    proposal = plan(Reading(tuple(nodes), tuple(unseen), now, unasked))
     text = "".join(f"{line}\n" for line in lines(proposal, nodes, unseen))
     assert yaml.safe_load(text) == json.loads(json.dumps(proposal.values))
     assert [remark for remark in check(text) if remark.level == "error"] == []

@@ -16,6 +16,8 @@ from railnet.plan.node_facts import UnseenNode
 from tests.railnet.plan.applied import Applied, Values, documents_of, group_of
 from tests.railnet.plan.reports import COMPUTE, CX6, FOUR, Report, eight, four, lone, older, pf, report, seen
 
+pytestmark = pytest.mark.slow
+
 _CLUSTERS = 300
 _PLANNED = ("rails", "provision", "networks.default.ipam", "networks.partition-")
 _LABELS = ("railnet.io/node-group", "railnet.io/node-group", "node.kubernetes.io/instance-type", "rack")

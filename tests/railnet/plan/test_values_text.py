@@ -9,6 +9,7 @@ from railnet.config_check.checked_file import check
 from railnet.plan.node_facts import SeenNode, UnseenNode
 from railnet.plan.proposal import Proposal
 from railnet.plan.values_text import as_document, lines, yaml_of
+from tests.railnet.plan.applied import Applied
 from tests.railnet.plan.reports import COMPUTE, FOUR, eight, four, lone, pf, planned, report, seen
 
 TWO_KINDS = (*(seen(f"gpu-{n}", eight(), 8) for n in range(2)), seen("old", four(pkeys=["0xffff", "0x8001"]), 4))
@@ -117,3 +118,12 @@ def test_document_has_all_nodes_and_cards() -> None:
         "vfs": 4,
     }
     assert document["values"]["node"]["groups"][0]["name"] == "8x400g"
+
+
+def test_group_that_stays_is_marked_in_the_file_and_in_the_document() -> None:
+    values = "node: {groups: [{name: b, nodeSelector: {rack: '2'}, configuration: {memlock: unlimited}}]}"
+    applied = Applied(values, seen("a", four()), unasked={"c": {"rack": "2"}})
+    text = text_of(applied.proposal, applied.nodes)
+
+    assert "  # for nodes that are not planned here: as it runs\n  - name: b\n" in text
+    assert as_document(applied.proposal, applied.nodes, ())["kept"] == ["b"]
