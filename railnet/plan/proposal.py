@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from railnet.plan.configuration_layers import rails_over, without
+from railnet.plan.configuration_layers import plain_rails, rails_over, without
 from railnet.plan.kept_groups import KeptGroup, Outside, kept_groups, staying_groups, takes_ipam
 from railnet.plan.node_facts import SeenNode, UnseenNode
 from railnet.plan.node_kinds import NodeKind, Remarks, names
@@ -116,6 +116,9 @@ def propose(
     else:
         groups = tuple(_ungrouped(part, running, remarks) for part in parts)
         _say_provision(outside.others, parts, running, remarks)
+        _say_conditions(outside.others, groups, running, remarks)
+    for group in groups:
+        _say_conditions(group.kind.nodes, (group,), running, remarks)
     if is_partial:
         _say_partial(kinds, running.network, remarks)
     own = {} if grouped or not groups else groups[0].configuration
@@ -133,9 +136,12 @@ def _need_groups(parts: Sequence[_Part], outside: Outside, running: RunningConfi
     nodes = [node for part in parts for node in part.kind.nodes]
     is_named = any(part.named for part in parts) and bool(outside.others or outside.unseen)
     has_own = any(part.own for part in parts)
-    staying = [label for label in staying_groups(outside, running).values() if label is not None]
-    are_of_a_group = any(node.labels.get(key) == text for node in nodes for key, text in staying)
-    return len(parts) > 1 or is_named or has_own or are_of_a_group
+    staying = staying_groups(outside, running)
+    labels = [label for label in staying.values() if label is not None]
+    have_label = any(node.labels.get(key) == text for node in nodes for key, text in labels)
+    # Nodes that left a group by an earlier plan stay a group while the other group stays: a plan of what was planned proposes the same.
+    are_grouped = bool(staying) and any(node.group for node in nodes)
+    return len(parts) > 1 or is_named or has_own or have_label or are_grouped
 
 
 def _all_parts(
@@ -213,6 +219,21 @@ def _say_provision(
         if replaced:
             remarks.wrong.append(
                 f"{names(replaced)}: `provision` becomes another than the one that runs, and --diff shows both: look whether a card loses its VFs"
+            )
+
+
+def _say_conditions(
+    nodes: Iterable[SeenNode], groups: Sequence[ProposedGroup], running: RunningConfiguration, remarks: Remarks
+) -> None:
+    """Say which nodes have conditions under `rails` that others replace; `rail_order` says what a list does."""
+    for group in groups:
+        rails = plain_rails(group.configuration.get("rails"))
+        now = {node.name: plain_rails(running.documents.get(node.group, {}).get("rails")) for node in nodes}
+        which = [name for name, each in now.items() if isinstance(each, dict) and each != rails]
+        if which and not isinstance(rails, list):
+            remarks.wrong.append(
+                f"{names(which)}: the conditions under `rails` become others than those that run, and --diff shows both: a card that they did not "
+                "take so far gets a rail beside those that there are"
             )
 
 

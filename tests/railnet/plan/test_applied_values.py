@@ -1,5 +1,6 @@
 """What a proposal makes of a cluster that runs other values: Helm merges it over them, and no node loses what the proposal does not say."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -108,6 +109,8 @@ def test_conditions_of_an_earlier_plan_do_not_stay_for_nodes_of_another_model() 
     assert second.then["c0"]["rails"] == "auto"
     assert second.then["c0"]["provision"] == [{"select": {"pfDevice": ["101b"]}, "vfs": 8}]
     assert second.then["b0"]["rails"] == {"select": {"pfDevice": ["1021"]}}
+    assert second.told("c0, c1", "the conditions under `rails` become others")
+    assert not second.told("b0", "the conditions")
 
 
 def test_condition_that_a_proposal_does_not_have_is_none_after_it() -> None:
@@ -157,6 +160,16 @@ def test_group_with_a_node_beside_the_planned_ones_is_in_the_values_again(unseen
     assert applied.told("ipam.rails changes from 8 to 4") is not unseen  # a node that is not seen may have 8
     assert (applied.then == applied.now) is unseen
     assert applied.told("b0", "not seen; the configuration stays that of group eight") is unseen
+
+
+def test_plan_beside_a_group_that_stays_proposes_the_same_again() -> None:
+    values = f"node: {{configuration: {{{COMMON}}}, groups: [{{name: x, nodeSelector: {{rack: '1'}}, configuration: {{}}}}]}}"
+    first = Applied(values, seen("a0", report(*map(pf, COMPUTE)), 8, rack="1"), seen("cpu", report(), 0, rack="1"))
+    nodes = [replace(node, labels=first.labels[node.name]) for node in first.nodes]
+    second = Applied(first.after, *nodes)
+
+    assert first.proposal.values["node"]["groups"] == second.proposal.values["node"]["groups"]
+    assert (second.changed("a0"), second.changed("cpu"), second.proposal.commands) == (set(), set(), ())
 
 
 def test_kept_group_does_not_get_the_new_rails_and_vfs_of_all_nodes() -> None:
