@@ -22,11 +22,13 @@ class Outside(NamedTuple):
         others: those that were seen, without a card.
         unseen: those that did not answer.
         unasked: the labels of those that were not asked for, by their names; None if all nodes were.
+        left: the groups that planned nodes are of now. Without nodes outside they have none any more.
     """
 
     others: Collection[SeenNode] = ()
     unseen: Collection[UnseenNode] = ()
     unasked: Mapping[str, Mapping[str, str]] | None = None
+    left: frozenset[str] = frozenset()
 
     @property
     def are_all_seen(self) -> bool:
@@ -55,7 +57,7 @@ def kept_groups(
     common: Mapping[str, Any],
     remarks: Remarks,
 ) -> tuple[KeptGroup, ...]:
-    """Return the groups that run, still have nodes, and are not among the proposed ones.
+    """Return the groups that run, are not those of planned nodes alone, and are not among the proposed ones.
 
     Args:
         proposed: the label of each proposed group, by its name.
@@ -87,14 +89,14 @@ def kept_groups(
 
 
 def staying_groups(outside: Outside, running: RunningConfiguration) -> Mapping[str, Label | None]:
-    """Return the groups that run and have nodes outside, with their labels: nodes of a proposed group must have neither."""
+    """Return the groups that run and are not those of planned nodes alone, with their labels: nodes of a proposed group must have neither."""
     known = dict.fromkeys((*running.labels, *sorted(running.documents)))
     labels = {name: running.labels.get(name) for name in known if name and not running.of_nodes}
-    return {name: label for name, label in labels.items() if _has_nodes(name, label, outside)}
+    return {name: label for name, label in labels.items() if _stays(name, label, outside)}
 
 
-def _has_nodes(name: str, label: Label | None, outside: Outside) -> bool:
-    if any(node.group == name for node in outside.others):
+def _stays(name: str, label: Label | None, outside: Outside) -> bool:
+    if name not in outside.left or any(node.group == name for node in outside.others):
         return True
     if label is None:
         return not outside.are_all_seen

@@ -20,7 +20,8 @@ def plan(reading: Reading, vfs: int | None = None) -> Proposal:
         for node in reading.nodes
     ]
     found_kinds = kinds(nodes)
-    outside = Outside(found_kinds.cardless, reading.unseen, reading.unasked)
+    left = frozenset(node.group for kind in found_kinds.kinds for node in kind.nodes)
+    outside = Outside(found_kinds.cardless, reading.unseen, reading.unasked, left)
     proposal = propose(found_kinds.kinds, outside, reading.running, vfs)
     cardless = (
         (

@@ -11,7 +11,7 @@ from railnet.plan.node_facts import SeenNode, UnseenNode
 from railnet.plan.planning import plan
 from railnet.plan.running_configuration import running
 from tests.railnet.plan.applied import Applied
-from tests.railnet.plan.reports import COMPUTE, CX6, FOUR, eight, four, older, pf, report, seen
+from tests.railnet.plan.reports import COMPUTE, CX6, FOUR, eight, four, older, pf, planned, report, seen
 
 COMMON = "networks: {default: {ipam: {type: slice, range: 10.56.0.0/16, rails: 8}}}"
 POOLS = [{"resource": "rdma/old", "select": {"linkType": ["infiniband"]}}]
@@ -185,6 +185,16 @@ node:
     assert "groups" in applied.after["node"]
     assert plain_rails(applied.then["b0"].get("rails")) == "auto"
     assert (applied.then["b0"].get("provision", []), applied.then["b0"]["memlock"]) == ([], "unlimited")
+
+
+def test_group_without_a_node_stays_if_its_label_is_known_and_is_named_otherwise() -> None:
+    values = "node: {groups: [{name: spare, nodeSelector: {rack: '9'}, configuration: {memlock: unlimited}}]}"
+    applied = Applied(values, seen("a0", four()))
+    without_pods = planned(seen("a0", four()), texts={"": "{}", "spare": "memlock: unlimited"})
+
+    own = {"memlock": "unlimited", "provision": []}  # that of all nodes is new, and not meant for it
+    assert applied.after["node"]["groups"] == [{"name": "spare", "nodeSelector": {"rack": "9"}, "configuration": own}]
+    assert any("the group spare that runs is left out" in text for text in without_pods.wrong)
 
 
 @pytest.mark.parametrize("known", ["label", "configuration"])
