@@ -251,8 +251,11 @@ def _groups(
         own = {node.name for node in part.kind.nodes}
         strangers = [node for each in parts for node in each.kind.nodes if node.name not in own]
         away = [*(node.labels for node in (*strangers, *outside.others)), *(outside.unasked or {}).values()]
-        # A name of a group that stays is not given to other nodes.
-        staying = {*staying_groups(outside, running), *(node.group for node in strangers)}
+        # The name and the label of a group that stays are not given to nodes of another group.
+        others = staying_groups(outside, running)
+        now = {node.group for node in part.kind.nodes}
+        away += [dict([label]) for name, label in others.items() if label is not None and name not in now]
+        staying = {*others, *(node.group for node in strangers)}
         groups.append(_group(part, away, taken, staying, running, remarks))
     return tuple(groups)
 

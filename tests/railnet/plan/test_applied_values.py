@@ -162,6 +162,29 @@ def test_group_with_a_node_beside_the_planned_ones_is_in_the_values_again(unseen
     assert applied.told("b0", "not seen; the configuration stays that of group eight") is unseen
 
 
+def test_label_of_a_group_that_stays_is_not_that_of_nodes_of_another_group() -> None:
+    values = """
+node:
+  groups:
+  - {name: first, nodeSelector: {rack: '1'}, configuration: {memlock: unlimited}}
+  - {name: second, nodeSelector: {railnet.io/node-group: second}, configuration: {memlock: 64Gi}}
+"""
+    node = of_group("a0", "second", four())
+    label = {"railnet.io/node-group": "second"}
+    applied = Applied(
+        values,
+        replace(node, labels={**label, "rack": "1"}),
+        seen("cpu", report(), 0, rack="1"),
+        unseen=[UnseenNode("b0", "", label)],
+    )
+
+    assert {name: each["memlock"] for name, each in applied.then.items()} == {
+        "a0": "unlimited",
+        "cpu": "unlimited",
+        "b0": "64Gi",
+    }
+
+
 def test_plan_beside_a_group_that_stays_proposes_the_same_again() -> None:
     values = f"node: {{configuration: {{{COMMON}}}, groups: [{{name: x, nodeSelector: {{rack: '1'}}, configuration: {{}}}}]}}"
     first = Applied(values, seen("a0", report(*map(pf, COMPUTE)), 8, rack="1"), seen("cpu", report(), 0, rack="1"))
