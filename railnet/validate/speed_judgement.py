@@ -19,7 +19,7 @@ FINDING, WARNING = (
     0.5,
     0.8,
 )  # shares of what a speed is judged by: below the first it is a finding, below the second a warning
-_RATES_APART = 1 / 8  # rates of the ports of sound rails may differ so much: four lanes of EDR have 100 Gbit/s, of XDR 800
+_RATES_APART = 1 / 8  # ports of sound rails may differ so much: EDR has 100 Gbit/s, XDR 800
 _LEAST_NODES = 3  # of a rail with a median of its own
 _FEW_NODES = 7  # of which each counts with its fastest pair: of more pairs than six, the fastest is fast by chance
 

@@ -84,7 +84,7 @@ class Guest:
         self.runtime = Runtime()
         self.daemon: Daemon = Daemon()
         self.uevents: list[tuple[str, str]] = []  # of the daemon's first start: action and path below /sys
-        self.first_netdevs: dict[str, str] = {}  # names by VF after that start: a driver that is loaded again has others
+        self.first_netdevs: dict[str, str] = {}  # names by VF after that start
         self._cleanup = ExitStack()
 
     def __enter__(self) -> Self:
