@@ -86,7 +86,8 @@ class NodeSlices:
     async def removed(self) -> None:
         """Wait until the slices of a node that Railnet leaves are gone, for a few seconds: the API server may not answer."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self.publisher.gone.wait(), _REMOVAL_SECONDS)
+            async with asyncio.timeout(_REMOVAL_SECONDS):
+                await self.publisher.gone.wait()
 
     async def _publish(self) -> None:
         try:

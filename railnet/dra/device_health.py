@@ -69,7 +69,8 @@ class DeviceHealthService(grpc_api.DRAResourceHealthServicer):
                 if self._publisher.devices is not None:
                     yield health(self._publisher.devices, self._pool, int(time.time()))
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), _EVERY_SECONDS)
+                    async with asyncio.timeout(_EVERY_SECONDS):
+                        await changed.wait()
                     await asyncio.sleep(self._settle_seconds)
         finally:
             forget()

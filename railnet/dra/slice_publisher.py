@@ -129,7 +129,8 @@ class SlicePublisher:
             self._woken.clear()
             pause = await self.step(thread, node)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await self._woken.wait()
             if self._woken.is_set():
                 await asyncio.sleep(self._pauses.settle)
 

@@ -80,7 +80,7 @@ def parse(pair: Pair, text: str) -> Measured:
             port_gbits=_rates(answer.get("port_rates") or {}),
         )
     except (TypeError, KeyError, AttributeError, RecursionError, OverflowError, ValueError) as error:
-        raise ValueError(f"the probe printed {text!r:.200}, which is no measurement: {error}") from None
+        raise ValueError(f"the probe printed {text!r:.200}, which is no measurement: {error!s:.{_MOST_TEXT}}") from None
 
 
 def _rates(told: Mapping[str, Any]) -> tuple[float | None, float | None]:

@@ -408,6 +408,21 @@ def test_api_server_that_hangs_delays_no_look_and_no_event(node: Node) -> None:
     assert node.own["message"].startswith("rail 1 flaps: lost 3 times")
 
 
+def test_loop_ends_when_it_is_cancelled_at_the_moment_of_a_change(node: Node) -> None:
+    async def whole() -> set[asyncio.Task[None]]:
+        serving = asyncio.create_task(node.condition.serve(node.cluster))
+        await asyncio.to_thread(node.server.wait_until, lambda: node.own)
+        await asyncio.sleep(0.1)  # the loop waits for a change
+        node.port(1, DOWN)
+        serving.cancel()
+        ended, serves = await asyncio.wait([serving], timeout=5.0)
+        for task in serves:
+            task.cancel()
+        return ended
+
+    assert len(asyncio.run(whole())) == 1
+
+
 def test_taint_whose_request_hangs_holds_the_condition_up_by_nothing(node: Node) -> None:
     answer = threading.Event()
 

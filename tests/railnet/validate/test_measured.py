@@ -32,3 +32,11 @@ def test_words_of_a_node_are_cut() -> None:
     assert measured.failed == f"largest packet: {'x' * 400}"
     assert measured.rdma.failed == f"ib_write_bw: {'y' * 400}"
     assert measured.rdma.untried == (("z" * 400, "z" * 400),)
+
+
+def test_refusal_of_a_long_answer_is_short() -> None:
+    answer = json.dumps({"failed": {"measurement": "9" * 5000, "why": ""}})
+
+    with pytest.raises(ValueError, match="which is no measurement") as refused:
+        parse(PAIR, answer)
+    assert len(str(refused.value)) < 1000
