@@ -63,10 +63,13 @@ def apply(node: ClusterNode, values: Path, groups: dict[str, str]) -> None:
     """Apply a values file beside what the nodes of this cluster need; returns when each node has the daemon of its group."""
     node.kubectl.apply(*on_simulated_cards(render(values, {"node": {"configuration": OWN}}), SYSFS))
     wait_until(lambda: groups_of(node) == groups, _SECONDS, f"daemons of the groups {groups}")
-    for group in groups.values():
-        node.kubectl.run(
-            "rollout", "status", f"daemonset/railnet-{group}", f"--namespace={NAMESPACE}", "--timeout=200s"
-        )
+    for name, group in groups.items():
+        daemon_set = f"daemonset/railnet-{group}"
+        try:
+            node.kubectl.run("rollout", "status", daemon_set, f"--namespace={NAMESPACE}", "--timeout=200s")
+        except subprocess.CalledProcessError as error:
+            error.add_note(node.railnet.last_lines(name))
+            raise
 
 
 def take_back(node: ClusterNode, groups: dict[str, str]) -> None:
