@@ -9,7 +9,7 @@ from tests.cluster.ground import RUN
 from tests.cluster.manifests import NAMESPACE
 
 _SECONDS = 600
-_FOLDERS = ("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME")  # none of them is the machine's own
+_FOLDERS = ("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME", "KUBECACHEDIR")  # none is the machine's own
 
 
 class Helm:
