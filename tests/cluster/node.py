@@ -177,6 +177,8 @@ class ClusterNode:
     def all_nodes(self) -> Iterator[None]:
         """Have Railnet on all nodes, and pods where the scheduler likes; the daemons of the others end with the block."""
         names = self._joined = list(self.others)
+        for name in names:
+            self.on(name, Worker.keep_its_memory_apart)
         self.kubectl.run("label", "node", *names, f"{LABEL}=true")
         self.kubectl.run("taint", "node", *names, f"{APART}-")
         try:

@@ -11,6 +11,7 @@ from railnet.vf.pci_address import PciAddress
 from simnode.hardware.fabric import Fabric, Uplink
 from simnode.hardware.hca import Hca
 from simnode.hardware.pf_properties import Model, SimulatedPf
+from simnode.linux import empty_folders
 from tests.cluster import busybox, ground, images
 from tests.cluster.control_plane import ADMIN
 from tests.cluster.kube_proxy import KubeProxy
@@ -28,6 +29,7 @@ _MOST_VFS = 32  # that a PF can have: scripts/bench pods takes 30
 # As an administrator installs them; `flannel` comes with its DaemonSet.
 _PLUGINS = ("bandwidth", "bridge", "firewall", "host-local", "loopback", "portmap", "ptp", "static", "tuning")
 _FOLDER = Path("/opt/cni/bin")
+_MEMORY = Path(rail_memory.FILE).parent
 
 
 def pfs_of(node: str, cards: int = 2) -> tuple[SimulatedPf, ...]:
@@ -124,6 +126,15 @@ class Worker:
         """Return the names of VF netdevs that a node with so many VFs of each PF should have and has not."""
         links = {path.name for path in Path("/sys/class/net").iterdir()}
         return sorted({f"{pf.netdev}v{index}" for pf in self.pfs for index in range(vfs)} - links)
+
+    def keep_its_memory_apart(self) -> None:
+        """Have a folder of rails' numbers of its own again.
+
+        An uninstall on another node removes that folder below the nodes' mounts, and the kernel then unmounts it on all nodes (fs/namespace.c,
+        __detach_mounts).
+        """
+        if not _MEMORY.is_mount():
+            empty_folders.mount_empty(_MEMORY)
 
     def plug_in_storage(self) -> None:
         """Add a card of another model, on a fabric of its own."""
