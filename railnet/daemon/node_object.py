@@ -12,6 +12,7 @@ from railnet.daemon.node_object_loop import NodeObjectLoop
 from railnet.daemon.rail_errors import RailErrors
 from railnet.daemon.rails_condition import RailsCondition, RailsTaint, pods_of
 from railnet.daemon.topology_labels import TopologyLabels
+from railnet.fabric.rails_condition import Errors
 from railnet.fabric.topology_labels import RailPlace
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.record import Record
@@ -37,9 +38,11 @@ class NodeObject:
     ) -> None:
         """Have written nothing yet; `observe` and `records` are as for `RailsCondition`."""
         publish = configuration.publish
-        self.errors = RailErrors(configuration, table, sysfs, observe, lambda rail: pods_of(records(), rail))
-        condition = RailsCondition(configuration, table, observe, records, errors=self.errors.errors)
-        self.errors.port_state = condition.port_state
+        # Each of the two asks the other: the condition names errors, and what is an error depends on the port's state.
+        condition = RailsCondition(configuration, table, observe, records, errors=self._wrong)
+        self.errors = RailErrors(
+            configuration, table, sysfs, observe, lambda rail: pods_of(records(), rail), condition.port_state
+        )
         self._topology = TopologyLabels(configuration, table, sysfs)
         self._taint = NodeObjectLoop(RailsTaint(condition, on=publish.rails_taint), table)
         self._condition = NodeObjectLoop(condition, table, self._taint)
@@ -50,6 +53,9 @@ class NodeObject:
         if publish.rails_condition:
             # The taint's, too: it may have been on when an earlier daemon served.
             self._by_title |= {"the condition of the rails": self._condition, "the taint of the rails": self._taint}
+
+    def _wrong(self) -> Errors:
+        return self.errors.errors()
 
     @property
     def places(self) -> Mapping[int, RailPlace]:

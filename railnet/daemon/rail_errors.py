@@ -75,10 +75,14 @@ class RailErrors:
         sysfs: Sysfs,
         observe: Observer,
         pods: Callable[[int], tuple[SandboxPod, ...]],
+        port_state: Callable[[int], PortState] = lambda _: PortState(None),
     ) -> None:
-        """Have seen nothing yet; `observe` is told of what begins and ends, `pods` returns those that have a rail."""
+        """Have seen nothing yet; `observe` is told of what begins and ends, `pods` returns those that have a rail.
+
+        `port_state` returns what the condition knows of a rail's port.
+        """
         self._configuration, self._table, self._sysfs = configuration, table, sysfs
-        self._observe, self._pods = observe, pods
+        self._observe, self._pods, self._port_state = observe, pods, port_state
         self._reads = BoundedReads()
         self._ports: dict[int, PortHistory] = {}
         self._absent: dict[tuple[PciAddress, str], float] = {}  # when it was noted
@@ -88,8 +92,6 @@ class RailErrors:
         self._messages: Counter[Labels] = Counter()
         self._overruns = 0
         self._told: Errors = {}
-        self.port_state: Callable[[int], PortState] = lambda _: PortState(None)
-        """Returns what the condition knows of a rail's port."""
         self.trouble: str | None = None
 
     @property
@@ -203,7 +205,7 @@ class RailErrors:
     async def _look_at(self, rail: int, port: _Port) -> None:
         reading = None if port.rdma is None else await self._reading(rail, port, port.rdma)
         history = port_counter_thresholds.judged(
-            self._ports.get(rail), reading, self.port_state(rail), self._configuration.port_thresholds, moment()
+            self._ports.get(rail), reading, self._port_state(rail), self._configuration.port_thresholds, moment()
         )
         if history is not None:
             self._ports[rail] = history
@@ -212,7 +214,7 @@ class RailErrors:
         def work(pf: PciAddress) -> dict[str, int]:
             return read_counters(self._sysfs, pf, rdma.name, rdma.data_ports, names)
 
-        names = self._names(port.pf, self.port_state(rail))
+        names = self._names(port.pf, self._port_state(rail))
         if not names:
             return PortReading(port.identity, rdma.name, {})
         outcome = (await self._reads.read_each(port.pf, (port.pf,), work))[port.pf]

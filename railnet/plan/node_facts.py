@@ -165,12 +165,8 @@ def _pf(entry: Any, path: str) -> SeenCard:
     numvfs = _number(entry, "numvfs", path, _MOST_VFS) or 0
     active = _active(entry)
     rate, pkeys = _text(entry, "rate", path, _RATE), entry.get("pkeys")
-    return SeenCard(
-        _address(entry, path),
-        _model(entry),
-        _link_type(entry, path),
-        _number(entry, "numaNode", path, _MOST_VFS, least=-1),
-        _number(entry, "rail", path, _MOST_CARDS),
+    return replace(
+        _function(entry, path),
         totalvfs=totalvfs,
         numvfs=numvfs,
         active=active,
@@ -190,13 +186,17 @@ def _trouble(entry: Any, totalvfs: int | None) -> str:
 
 
 def _lone(entry: Any, path: str) -> SeenCard:
+    return replace(_function(entry, path), lone=True)
+
+
+def _function(entry: Any, path: str) -> SeenCard:
+    """Return what a report says of a PF and of a VF without a PF alike."""
     return SeenCard(
         _address(entry, path),
         _model(entry),
         _link_type(entry, path),
         _number(entry, "numaNode", path, _MOST_VFS, least=-1),
         _number(entry, "rail", path, _MOST_CARDS),
-        lone=True,
     )
 
 

@@ -34,7 +34,7 @@ class Daemon:
         condition = RailsCondition(
             cards.configuration, cards.table, cards.told.append, lambda: (), cards.clock, cards.errors.errors
         )
-        cards.errors.port_state = condition.port_state
+        cards.port_state = condition.port_state
         taint = NodeObjectLoop(RailsTaint(condition, on=True), cards.table, clock=cards.clock)
         self._loops = NodeObjectLoop(condition, cards.table, taint, cards.clock), taint
         self._cluster = ApiServerOfNode(self._send, "node-a")

@@ -51,13 +51,23 @@ class Node:
             for name in COUNTERS:
                 self.count(pf, name, 14)
         self.told: list[RailsAttached | AddRefused | RailChanged] = []
+        self.port_state: Callable[[int], PortState] = lambda _: PortState(-1.0)
         self.start()
 
     def start(self) -> None:
         sysfs = Sysfs(self.tree.root)
         self.table = VfTable(sysfs.inventory())
-        self.errors = RailErrors(self.configuration, self.table, sysfs, self.told.append, lambda _: (TRAIN,))
-        self.errors.port_state = lambda _: PortState(-1.0)
+        self.errors = RailErrors(
+            self.configuration,
+            self.table,
+            sysfs,
+            self.told.append,
+            lambda _: (TRAIN,),
+            self.state_of,
+        )
+
+    def state_of(self, rail: int) -> PortState:
+        return self.port_state(rail)
 
     def only_the_first_card(self) -> None:
         pool = Pool("rdma/ib_vf", Selector(pf=(PciAddress.parse(PF),)))
@@ -254,7 +264,7 @@ def test_driver_that_is_loaded_anew_during_a_look_blinds_no_card(node: Node, *, 
     gone.rename(device)
     if two_looks:
         active = PortState(node.second)
-        node.errors.port_state = lambda _: active
+        node.port_state = lambda _: active
     node.looks(2)
     node.storm()
 
