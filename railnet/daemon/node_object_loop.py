@@ -150,10 +150,11 @@ class NodeObjectLoop:
             while True:
                 self._changed.clear()
                 wait = await self.step(cluster) - self._clock().seconds
-                # Not asyncio.wait_for: before Python 3.12 it takes a cancellation that comes with the change for the change.
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(min(max(wait, 0.0), _IDLE_SECONDS)):
-                        await self._changed.wait()
+                    await asyncio.wait_for(self._changed.wait(), min(max(wait, 0.0), _IDLE_SECONDS))
+                # Before Python 3.12 wait_for takes a cancellation that comes with the change for the change.
+                if (task := asyncio.current_task()) is not None and task.cancelling():
+                    raise asyncio.CancelledError
         finally:
             stop()
 
