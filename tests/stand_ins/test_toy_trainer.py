@@ -159,6 +159,29 @@ def test_killed_worker_resumes_at_its_checkpoint_and_all_complete(job: Job, tmp_
 
 
 @pytest.mark.slow
+def test_held_worker_that_is_killed_after_its_last_step_reaches_its_servers_again(job: Job, tmp_path: Path) -> None:
+    hold = tmp_path / "hold"
+    hold.touch()
+    options = ("--steps=2", "--step-seconds=0.02", f"--hold={hold}")
+    for role, count in _ROLES.items():
+        for index in range(count):
+            job.start(role, index, *options)
+    waiting.until(lambda: job.step(1) == 2, _SECONDS, "the last step of worker-1")
+    job.kill("worker", 1)
+    job.start("worker", 1, *options)
+    job.wait_for("worker", 1, "resumed at step 2\n")
+    for index in range(_ROLES["ps"]):
+        waiting.until(
+            lambda reached=f"reached ps-{index} at": job.said("worker", 1).count(reached) == 2,
+            _SECONDS,
+            f"worker-1 to reach ps-{index} again",
+        )
+    hold.unlink()
+
+    assert job.end("worker", 1) == 0
+
+
+@pytest.mark.slow
 def test_peers_go_on_when_a_task_comes_back_on_another_port(job: Job) -> None:
     ports = {"ps": free_port(), "worker": free_port()}
     with Forwarder(lambda: ports["ps"]) as ps, Forwarder(lambda: ports["worker"]) as worker:

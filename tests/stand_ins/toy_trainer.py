@@ -229,6 +229,8 @@ def train(cluster: Cluster, task: Task, options: argparse.Namespace) -> None:
         task.advance(cluster.name, step)
         time.sleep(options.step_seconds)
     while options.hold is not None and options.hold.exists():
+        for server in servers:  # one that was killed after its last step reaches its servers too
+            server.ask({"from": cluster.name, "step": options.steps})
         time.sleep(_RETRY_SECONDS)
     say(f"complete at step {options.steps}")
 
@@ -238,7 +240,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--checkpoint", type=Path, default=Path(), help="the folder of the checkpoint")
-    parser.add_argument("--hold", type=Path, help="a file: no worker is complete while it exists")
+    parser.add_argument(
+        "--hold", type=Path, help="a file: while it exists, no worker is complete, and each reports its last step"
+    )
     parser.add_argument("--step-seconds", type=float, default=0.1)
     parser.add_argument(
         "--bytes", type=int, default=0, help="how many bytes a worker sends with each step to each parameter server"
