@@ -247,6 +247,7 @@ class ApiServer:
 
 class _Listening(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128  # with five, as by default, a sixth client at once waits a second: its SYN is dropped
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Report nothing: a client may disconnect at any moment."""

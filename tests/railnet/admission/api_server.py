@@ -181,6 +181,11 @@ def _patched(document: JsonObject, operations: list[JsonObject]) -> JsonObject:
     return patched
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # with five, as by default, a sixth client at once waits a second: its SYN is dropped
+
+
 @contextmanager
 def serving(fake: FakeApiServer, account: Path) -> Iterator[dict[str, str]]:
     """Serve the fake over TLS, and write the service account's folder; yield the environment that kubelet sets in a container."""
@@ -194,8 +199,7 @@ def serving(fake: FakeApiServer, account: Path) -> Iterator[dict[str, str]]:
     (account / "chain").write_bytes(leaf.chain + leaf.key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(account / "chain")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(fake))
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), _handler(fake))
     server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
