@@ -67,10 +67,14 @@ def text_of(file: str) -> str:
     """Return the text of a file; `-` is stdin.
 
     Raises:
-        Misconfigured: the file cannot be read, or is no text.
+        Misconfigured: the file cannot be read, is too long, or is no text.
     """
     try:
-        content = sys.stdin.buffer.read(values.MOST_BYTES + 1) if file == "-" else Path(file).read_bytes()
+        content = _content(file)
+        if len(content) > values.MOST_BYTES:
+            raise Misconfigured(
+                f"{'stdin' if file == '-' else file} has more than {values.MOST_BYTES >> 20} MiB, so it is no file of a job"
+            )
         return content.decode()
     except FileNotFoundError:
         raise Misconfigured(
@@ -82,6 +86,14 @@ def text_of(file: str) -> str:
         ) from None
     except UnicodeDecodeError:
         raise Misconfigured(f"{file} cannot be read: it is no text in UTF-8; give the job as YAML") from None
+
+
+def _content(file: str) -> bytes:
+    """Return the content of a file. Of one that is too long, or has no end, not much more than a job may have is read."""
+    if file == "-":
+        return sys.stdin.buffer.read(values.MOST_BYTES + 1)
+    with Path(file).open("rb") as opened:
+        return opened.read(values.MOST_BYTES + 1)
 
 
 def job_of(text: str, source: str, made_as: str | None = None) -> TrainingJob:

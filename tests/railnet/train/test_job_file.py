@@ -237,6 +237,20 @@ def test_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         text_of(str(tmp_path / "job.yaml"))
 
 
+def test_file_that_is_longer_than_a_config_map_is_no_job(tmp_path: Path) -> None:
+    with (tmp_path / "job.yaml").open("wb") as file:
+        file.truncate((1 << 20) + 1)
+    with pytest.raises(Misconfigured, match=r"job.yaml has more than 1 MiB, so it is no file of a job$"):
+        text_of(str(tmp_path / "job.yaml"))
+
+
+def test_stdin_that_is_too_long_is_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"#" * ((1 << 20) + 1))))
+
+    with pytest.raises(Misconfigured, match=r"^stdin has more than 1 MiB"):
+        text_of("-")
+
+
 def test_dash_is_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
 
