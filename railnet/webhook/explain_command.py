@@ -1,10 +1,7 @@
 """`railnet admission explain`: print what a review does to the pods of a file when they are created, and why."""
 
-import sys
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
-
-import yaml
 
 from railnet.admission import offline
 from railnet.admission.review_configuration import Policy
@@ -12,10 +9,8 @@ from railnet.cli.escapes import printable
 from railnet.configuration import Configuration
 from railnet.errors import Misconfigured
 from railnet.vf.permitted_networks import DEFAULT, SliceIpam
+from railnet.webhook import manifest_documents
 from railnet.webhook.claims_of_file import ClaimsOfFile
-
-# The errors that `railnet.strict_yaml` names, and RecursionError for too many brackets.
-_YAML_ERRORS = (yaml.YAMLError, ValueError, AttributeError, LookupError, ArithmeticError, TypeError, RecursionError)
 
 
 def explain(file: str, configuration: Configuration, host_ports: str | None = None, *, gangs: bool = False) -> bool:
@@ -29,7 +24,9 @@ def explain(file: str, configuration: Configuration, host_ports: str | None = No
     """
     source = "standard input" if file == "-" else file
     free_port = None if host_ports is None else offline.first_port(host_ports)
-    objects, reviewed = list(offline.objects_of(_documents(file, source))), policy(configuration)
+    documents = manifest_documents.documents(file, source)
+    _refuse_job_of_train(documents, source)
+    objects, reviewed = list(offline.objects_of(documents)), policy(configuration)
     claims = ClaimsOfFile(objects, reviewed.resources)
     explained = list(offline.explain(objects, reviewed, free_port, claims.vfs, gangs=gangs))
     if not explained:
@@ -60,11 +57,11 @@ def _rails(configuration: Configuration) -> int | None:
     return network.ipam.rails if network is not None and isinstance(network.ipam, SliceIpam) else None
 
 
-def _documents(file: str, source: str) -> list[Any]:
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text()
-        return list(yaml.safe_load_all(text))
-    except OSError as error:
-        raise Misconfigured(f"{source} cannot be read: {error.strerror}") from None
-    except _YAML_ERRORS as error:
-        raise Misconfigured(f"{source} is not YAML: {error!s:.400}") from None
+def _refuse_job_of_train(documents: Iterable[Any], source: str) -> None:
+    """Raise Misconfigured, with the command that gives the objects, if a document is the file of a job of `railnet train`."""
+    for document in documents:
+        if isinstance(document, dict) and "apiVersion" not in document and {"image", "workers"} <= document.keys():
+            raise Misconfigured(
+                f"{source} is the file of a job of railnet train, and no object of Kubernetes; give its objects: "
+                f"railnet train up -f {source} --dry-run=client -o yaml | railnet admission explain -f -"
+            )

@@ -204,7 +204,7 @@ def test_explain_prints_the_denial_of_a_malformed_pod(
 
 
 def test_explain_reads_pods_from_standard_input(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sys, "stdin", io.StringIO(POD))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(POD.encode())))
 
     assert explain("-", Configuration())
 
@@ -232,12 +232,15 @@ def test_explain_refuses_a_file_without_pods_in_the_expected_form(tmp_path: Path
 
 
 def test_explain_names_a_missing_file(tmp_path: Path):
-    with pytest.raises(Misconfigured, match=r"pods\.yaml cannot be read: No such file or directory$"):
+    with pytest.raises(
+        Misconfigured,
+        match=r"pods\.yaml cannot be read: No such file or directory; name a file, or - for standard input$",
+    ):
         explain(str(tmp_path / "pods.yaml"), Configuration())
 
 
 def test_explain_names_standard_input(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sys, "stdin", io.StringIO(NAMESPACE))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(NAMESPACE.encode())))
 
     with pytest.raises(Misconfigured, match=r"^standard input has no job and no Pod; give a file with one"):
         explain("-", Configuration())
@@ -464,3 +467,62 @@ def test_explain_takes_what_train_would_create(kind: str, tmp_path: Path, capsys
     said = capsys.readouterr().out
     assert "pod mnist/mnist-worker-0-xxxxx\n  made by:   Job mnist-worker-0, 1 pod like this\n" in said
     assert "  member:    worker 1 of mnist, of " in said
+
+
+def test_aliases_of_a_job_are_its_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: resnet}
+spec:
+  pytorchReplicaSpecs:
+    Master: &each {replicas: 1, template: {spec: {containers: [{name: pytorch, resources: {limits: {nvidia.com/gpu: 8}}}]}}}
+    Worker: {<<: *each, replicas: 3}
+"""
+    assert explain(written(tmp_path, job), Configuration())
+
+    assert "  made by:   PyTorchJob resnet, 3 pods like this" in capsys.readouterr().out.splitlines()
+
+
+def test_aliases_that_stand_for_more_values_than_memory_holds_are_refused(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{each}: &a{each} [{', '.join([f'*a{each - 1}'] * 9)}]" for each in range(1, 30)]
+    text = "apiVersion: v1\nkind: Job\nspec:\n  " + "\n  ".join(lines)
+
+    with pytest.raises(Misconfigured, match=r"pods.yaml has aliases for \d+ values; write the values"):
+        explain(written(tmp_path, text), Configuration())
+
+
+def test_alias_of_a_value_that_contains_it_is_refused(tmp_path: Path) -> None:
+    text = "apiVersion: v1\nkind: Job\nspec: &a {template: *a}\n"
+
+    with pytest.raises(Misconfigured, match=r"pods.yaml has an alias that is a part of its own value"):
+        explain(written(tmp_path, text), Configuration())
+
+
+def test_file_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "pods.yaml").open("wb") as file:
+        file.truncate((64 << 20) + 1)
+
+    with pytest.raises(Misconfigured, match=r"pods.yaml has more than 64 MiB"):
+        explain(str(tmp_path / "pods.yaml"), Configuration())
+
+
+def test_what_is_no_yaml_is_one_line_with_its_place(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match=r"pods.yaml is not YAML: line 2, column 1: [^\n]*'\\t'[^\n]*$"):
+        explain(written(tmp_path, "kind:\n\tPod\n"), Configuration())
+
+
+def test_text_of_another_encoding_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pods.yaml").write_bytes(POD.encode("utf-16"))
+
+    with pytest.raises(Misconfigured, match=r"pods.yaml is no text in UTF-8"):
+        explain(str(tmp_path / "pods.yaml"), Configuration())
+
+
+@pytest.mark.parametrize("kind", ["pytorch", "tensorflow", "mpi"])
+def test_file_of_a_job_of_train_gets_the_command_that_gives_its_objects(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(
+        Misconfigured, match=r"railnet train up -f \S+ --dry-run=client -o yaml \| railnet admission explain -f -$"
+    ):
+        explain(written(tmp_path, text_of(kind)), Configuration())
