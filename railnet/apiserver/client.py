@@ -222,7 +222,7 @@ def _check_is_json(request: Request, answer: Answer) -> None:
     if answer.content_type.partition(";")[0].strip().lower() != "application/json":
         raise RequestFailed(
             f"cannot {request}: the answer is {answer.content_type[:_MAX_CONTENT_TYPE]!r}, not application/json; check that "
-            "KUBERNETES_SERVICE_HOST is the API server, and no proxy stands before it"
+            "the server of the kubeconfig, or in a pod KUBERNETES_SERVICE_HOST, is the API server, and no proxy stands before it"
         )
 
 

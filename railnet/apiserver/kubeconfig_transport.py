@@ -98,11 +98,17 @@ class KubeconfigTransport(PooledTransport):
         try:
             yield
         except (ConfigException, yaml.YAMLError, OSError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise NoKubeconfig(f"kubeconfig {self._names} cannot be used: {error!s:.400}") from None
+            why = " ".join(str(error).split())  # PyYAML's are several lines
+            raise NoKubeconfig(
+                f"kubeconfig {self._names} cannot be used: {why:.400}; repair it, or choose another file with --kubeconfig or a context with --context"
+            ) from None
         finally:
             root.removeHandler(handler)
         if handler.errors:
-            raise NoKubeconfig(f"kubeconfig {self._names} gives no credentials: {'; '.join(handler.errors):.400}")
+            raise NoKubeconfig(
+                f"kubeconfig {self._names} gives no credentials: {'; '.join(handler.errors):.400}; look at the program that its user names under "
+                "exec, or choose another context with --context"
+            )
 
 
 class _Said(logging.Handler):

@@ -23,6 +23,7 @@ _BACKOFF = Backoff(first_seconds=0.5, longest_seconds=8.0)
 _PAUSES = 5
 _LONGEST_PAUSE_SECONDS = 30.0  # also if the API server asks for more
 _TO_DO = "start the cluster, or choose another one with --kubeconfig or --context (`kubectl cluster-info` says which one this is)"
+_REFUSED = "your credentials are wrong or have expired: log in again, or choose others with --kubeconfig or --context"
 
 
 class PatientApiServer(UserApiServer):
@@ -53,7 +54,9 @@ class PatientApiServer(UserApiServer):
                 if isinstance(error, NoAnswer) and not self._answers:
                     raise NoAnswer(f"the API server does not answer: {error}; {_TO_DO}") from None
                 # A token that is refused will be refused again: a kubeconfig is not renewed while the command runs.
-                if not error.temporary or error.status == HTTPStatus.UNAUTHORIZED:
+                if error.status == HTTPStatus.UNAUTHORIZED:
+                    raise RequestFailed(f"{error}; {_REFUSED}", error.status) from None
+                if not error.temporary:
                     raise
                 pause = _BACKOFF.pause(failures, random.random())  # noqa: S311 - no secret
                 seconds = min(max(pause, error.retry_after), _LONGEST_PAUSE_SECONDS)

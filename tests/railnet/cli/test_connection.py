@@ -86,6 +86,17 @@ def test_only_what_may_pass_is_tried_again(code: int, tries: int, capsys: pytest
     assert capsys.readouterr().err.count("trying again in") == tries - 1
 
 
+def test_credentials_that_are_refused_are_said_with_what_to_do() -> None:
+    server = MemoryApiServer()
+    server.before = lambda _: status(401, "Unauthorized")
+
+    with pytest.raises(
+        RequestFailed, match=r"HTTP 401: Unauthorized; your credentials .* expired: log in again, or"
+    ) as error:
+        server.api.send(get(POD))
+    assert error.value.status == 401
+
+
 def test_api_server_that_asks_for_a_pause_gets_it() -> None:
     server = MemoryApiServer()
     answers = iter(
