@@ -95,15 +95,15 @@ class Remarks(NamedTuple):
 def kinds(nodes: Iterable[SeenNode]) -> KindsOfNodes:
     """Return the kinds of nodes, those with most nodes first."""
     remarks = Remarks([], [])
-    eligible = {node.name: _eligible(node) for node in nodes}
     seen = sorted(nodes, key=lambda node: node.name)
+    eligible = {node.name: _eligible(node) for node in seen}
     with_cards = [node for node in seen if eligible[node.name] or node.absent]
     expected = _expected(with_cards, eligible)
     by_shape: dict[tuple[tuple[str, ...], frozenset[LinkType]], list[_Expected]] = defaultdict(list)
     for each in expected:
         by_shape[each.shape, each.node.link_types].append(each)
     groups = _with_broken(list(by_shape.values()), remarks)
-    found_kinds = [_kind(group, eligible, remarks) for group in groups]
+    found_kinds = [kind for group in groups for kind in _kinds_of_shape(group, eligible, remarks)]
     found_kinds.sort(key=lambda kind: (-len(kind.nodes), kind.nodes[0].name))
     cardless = tuple(node for node in seen if node not in with_cards)
     _say_other_link_types(seen, remarks)
@@ -199,17 +199,57 @@ def _peers_models(lacking: _Expected, larger: Sequence[_Expected]) -> Mapping[Pc
 
 def _lacked(lacking: _Expected, larger: Sequence[_Expected]) -> str:
     addresses = _peers_models(lacking, larger).keys() - lacking.models.keys()
-    return f" ({', '.join(map(str, sorted(addresses)))} is missing)" if addresses else ""
+    return (
+        f" ({', '.join(map(str, sorted(addresses)))} {'is' if len(addresses) == 1 else 'are'} missing)"
+        if addresses
+        else ""
+    )
+
+
+def _kinds_of_shape(
+    group: Sequence[_Expected], eligible: Mapping[str, Mapping[PciAddress, SeenCard]], remarks: Remarks
+) -> list[NodeKind]:
+    """Choose the rails of nodes of one shape. Nodes whose rails are of different models or numbers are different kinds.
+
+    Nodes with other addresses may be another machine, so the rails are chosen for each set of addresses by itself: the faster cards of one
+    machine do not make the slower cards of another one storage.
+    """
+    nodes = tuple(sorted((each.node for each in group), key=lambda node: node.name))
+    models = {each.node.name: each.models for each in group}
+    unused = _unused_ports(nodes, models, eligible, remarks)
+    by_model = _rates_of_models(nodes, models, eligible)
+    alike: dict[tuple[str, int], list[NodeKind]] = defaultdict(list)
+    whole = max(map(len, models.values()))
+    for same in sorted(_of_same_addresses(nodes, models), key=lambda some: -len(models[some[0].name])):
+        rates = _rates(same, models, eligible, by_model, remarks)
+        kind = _kind(same, models, rates, unused)
+        _say_others(kind, models, rates, unused, remarks)
+        lacking = whole - len(models[same[0].name])  # cards of unknown addresses, which may be rails
+        sizes = (size for model, size in alike if model == kind.model and kind.size <= size <= kind.size + lacking)
+        alike[kind.model, next(sizes, kind.size)].append(kind)
+    found_kinds = [_joined(each) for each in alike.values()]
+    for kind in found_kinds:
+        _say_broken(kind, remarks)
+    return found_kinds
+
+
+def _of_same_addresses(
+    nodes: Sequence[SeenNode], models: Mapping[str, Mapping[PciAddress, str]]
+) -> Iterable[list[SeenNode]]:
+    """Return the nodes whose cards have the same addresses, together."""
+    by_addresses: dict[tuple[PciAddress, ...], list[SeenNode]] = defaultdict(list)
+    for node in nodes:
+        by_addresses[tuple(sorted(models[node.name]))].append(node)
+    return by_addresses.values()
 
 
 def _kind(
-    group: Sequence[_Expected], eligible: Mapping[str, Mapping[PciAddress, SeenCard]], remarks: Remarks
+    nodes: Sequence[SeenNode],
+    models: Mapping[str, Mapping[PciAddress, str]],
+    rates: Mapping[tuple[str, PciAddress], str | None],
+    unused: Collection[PciAddress],
 ) -> NodeKind:
-    """Choose the rails among the cards of nodes of one shape: the model and the rate with the most bandwidth."""
-    nodes = tuple(sorted((each.node for each in group), key=lambda node: node.name))
-    models = {each.node.name: each.models for each in group}
-    rates = _rates(nodes, models, eligible, remarks)
-    unused = _unused_ports(nodes, models, eligible, remarks)
+    """Choose the rails among the cards of nodes with the same addresses: the model and the rate with the most bandwidth."""
     classes: dict[tuple[str, str | None], int] = Counter()
     for node in nodes:
         for address, model in models[node.name].items():
@@ -225,40 +265,58 @@ def _kind(
         }
         chosen[node.name] = tuple(sorted(address for address, rail in is_rail.items() if rail))
         others[node.name] = tuple(sorted(address for address, rail in is_rail.items() if not rail))
-    kind = NodeKind(nodes, chosen, others, model, rate)
-    _say_others(kind, classes, unused, remarks)
-    _say_broken(kind, remarks)
-    return kind
+    return NodeKind(tuple(nodes), chosen, others, model, rate)
+
+
+def _joined(alike: Sequence[NodeKind]) -> NodeKind:
+    """Return one kind of kinds whose rails are of one model and number; its rate is that of most nodes."""
+    nodes = tuple(sorted((node for kind in alike for node in kind.nodes), key=lambda node: node.name))
+    rails = {name: each for kind in alike for name, each in kind.rails.items()}
+    others = {name: each for kind in alike for name, each in kind.others.items()}
+    rate = _most(Counter(kind.rate for kind in alike for _ in kind.nodes if kind.rate is not None))
+    return NodeKind(nodes, rails, others, alike[0].model, rate)
+
+
+def _rates_of_models(
+    nodes: Sequence[SeenNode],
+    models: Mapping[str, Mapping[PciAddress, str]],
+    eligible: Mapping[str, Mapping[PciAddress, SeenCard]],
+) -> Mapping[str, Counter[str]]:
+    by_model: dict[str, Counter[str]] = defaultdict(Counter)
+    for node in nodes:
+        for address, card in eligible[node.name].items():
+            if card.rate is not None:
+                by_model[models[node.name][address]][card.rate] += 1
+    return by_model
 
 
 def _rates(
     nodes: Sequence[SeenNode],
     models: Mapping[str, Mapping[PciAddress, str]],
     eligible: Mapping[str, Mapping[PciAddress, SeenCard]],
+    of_kind: Mapping[str, Counter[str]],
     remarks: Remarks,
 ) -> dict[tuple[str, PciAddress], str | None]:
-    """Return the rate that each card should have: that of most nodes at its address, so that a slow cable makes no kind of its own.
+    """Return the rate that each card of nodes with the same addresses should have: that of most nodes at its address.
 
-    A port that is not ACTIVE has the rate of the other cards of its model.
+    So a slow cable makes no kind of its own. An address without an ACTIVE port has the rate of the other cards of its model, there or else
+    in the whole kind (`of_kind`).
     """
     by_address: dict[PciAddress, Counter[str]] = defaultdict(Counter)
-    by_model: dict[str, Counter[str]] = defaultdict(Counter)
-    alike = (
-        len({tuple(sorted(models[node.name])) for node in nodes}) == 1
-    )  # else one address may be a rail here and storage there
     for node in nodes:
         for address, card in eligible[node.name].items():
             if card.rate is not None:
                 by_address[address][card.rate] += 1
-                by_model[models[node.name][address]][card.rate] += 1
+    by_model = _rates_of_models(nodes, models, eligible)
     rates: dict[tuple[str, PciAddress], str | None] = {}
     for node in nodes:
         for address, model in models[node.name].items():
             own = eligible[node.name].get(address)
-            if own is not None and own.rate is not None and not alike:
-                rates[node.name, address] = own.rate
-                continue
-            rate = (_most(by_address[address]) if alike else None) or _most(by_model[model])
+            rate = (
+                _most(by_address[address])
+                or _most(by_model.get(model, Counter()))
+                or _most(of_kind.get(model, Counter()))
+            )
             rates[node.name, address] = rate
             if own is not None and own.rate is not None and own.rate != rate:
                 remarks.wrong.append(
@@ -300,25 +358,27 @@ def _is_lone(nodes: Sequence[SeenNode], address: PciAddress) -> bool:
 
 
 def _say_others(
-    kind: NodeKind, classes: Mapping[tuple[str, str | None], int], unused: Collection[PciAddress], remarks: Remarks
+    kind: NodeKind,
+    models: Mapping[str, Mapping[PciAddress, str]],
+    rates: Mapping[tuple[str, PciAddress], str | None],
+    unused: Collection[PciAddress],
+    remarks: Remarks,
 ) -> None:
-    node = kind.nodes[0]
-    others = [address for address in kind.others[node.name] if address not in unused]
+    """Say which cards of nodes with the same addresses are no rails."""
+    node = kind.nodes[0].name
+    others = [address for address in kind.others[node] if address not in unused]
+    classes = dict.fromkeys((models[node][address], rates[node, address]) for address in others)
     if others:
-        shown = ", ".join(
-            f"{model or 'of an unknown model'} at {_gbits(rate)}"
-            for model, rate in classes
-            if (model, rate) != (kind.model, kind.rate)
-        )
+        shown = ", ".join(f"{model or 'of an unknown model'} at {_gbits(rate)}" for model, rate in classes)
         remarks.assumed.append(
             f"{names(each.name for each in kind.nodes)}: the {kind.size} cards {kind.model} at {_gbits(kind.rate)} are the rails; the others "
             f"({', '.join(map(str, others))}: {shown}) are for storage or the like, and get no VFs"
         )
-        if any(model == kind.model for model, rate in classes if rate != kind.rate):
-            remarks.wrong.append(
-                f"{names(each.name for each in kind.nodes)}: cards of one model have different rates. If the slower ones are rails with a bad cable, "
-                "repair them and plan again"
-            )
+    if any(model == kind.model for model, _ in classes):
+        remarks.wrong.append(
+            f"{names(each.name for each in kind.nodes)}: cards of one model have different rates. If the slower ones are rails with a bad cable, "
+            "repair them and plan again"
+        )
 
 
 def _say_broken(kind: NodeKind, remarks: Remarks) -> None:
@@ -341,9 +401,10 @@ def _say_other_link_types(nodes: Iterable[SeenNode], remarks: Remarks) -> None:
     for node in nodes:
         others = [card for card in node.cards if card.link_type is not None and card.link_type not in node.link_types]
         if others:
-            ports = f"{len(others)} {'port' if len(others) == 1 else 'ports'} of type {others[0].link_type}"
+            count, kind = len(others), others[0].link_type
+            ports = f"1 port of type {kind} is no rail" if count == 1 else f"{count} ports of type {kind} are no rails"
             asked = " and ".join(sorted(node.link_types))
-            by_words[f"{ports} are no rails: the pools that run there ask for {asked} alone"].append(node.name)
+            by_words[f"{ports}: the pools that run there ask for {asked} alone"].append(node.name)
     for words, which in by_words.items():
         remarks.assumed.append(f"{names(which)}: {words}")
 

@@ -163,7 +163,9 @@ def _values(proposal: Proposal) -> Iterator[str]:
     titles = {group.name: "for nodes that are not planned here: as it runs" for group in proposal.kept}
     for group in proposal.groups:
         nodes = names(node.name for node in group.kind.nodes)
-        titles[group.name] = f"{nodes}: {group.kind.size} rails, {group.kind.model or 'of an unknown model'}"
+        titles[group.name] = (
+            f"{nodes}: {group.kind.size} {'rail' if group.kind.size == 1 else 'rails'}, {group.kind.model or 'of an unknown model'}"
+        )
     for line in yaml_of(proposal.values).splitlines():
         match = _GROUP_LINE.fullmatch(line)
         if match is not None and match[1] in titles:

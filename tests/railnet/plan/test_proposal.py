@@ -459,3 +459,59 @@ def test_model_of_the_rails_is_that_with_the_most_bandwidth() -> None:
     proposal = planned(replace(seen("a", report(*cards)), gpus=None))
 
     assert [(group.kind.model, group.kind.size) for group in proposal.groups] == [(CX7, 1)]
+
+
+OTHER = tuple(f"0000:{bus:02x}:00.0" for bus in range(0x50, 0x58))
+
+
+def at_rate(addresses: tuple[str, ...], rate: str, **changes: Any) -> Any:
+    return report(*(pf(address, rate=rate, **changes) for address in addresses))
+
+
+def test_slower_machine_with_other_addresses_keeps_its_rails() -> None:
+    nodes = [seen(f"fast-{number}", at_rate(COMPUTE, "400")) for number in range(2)]
+    nodes += [seen(f"slow-{number}", at_rate(OTHER, "200")) for number in range(2)]
+
+    proposal = planned(*nodes)
+
+    (group,) = proposal.groups
+    assert {name: len(rails) for name, rails in group.kind.rails.items()} == dict.fromkeys(
+        ("fast-0", "fast-1", "slow-0", "slow-1"), 8
+    )
+    assert proposal.wrong == ()
+
+
+def test_slow_cable_of_a_machine_with_other_addresses_is_named() -> None:
+    slow = report(*(pf(address, rate="100" if address == OTHER[0] else "200") for address in OTHER))
+    nodes = [seen("fast", at_rate(COMPUTE, "400")), seen("slow-0", slow)]
+    nodes += [seen(f"slow-{number}", at_rate(OTHER, "200")) for number in (1, 2)]
+
+    proposal = planned(*nodes)
+
+    assert {len(rails) for group in proposal.groups for rails in group.kind.rails.values()} == {8}
+    assert any(f"slow-0: the port of {OTHER[0]} has 100 Gb/s" in sentence for sentence in proposal.wrong)
+
+
+def test_machines_that_have_their_storage_at_other_addresses_and_rates_keep_as_many_rails() -> None:
+    first = report(*(pf(each) for each in COMPUTE), *(pf(each, model=CX6, rate="200") for each in STORAGE))
+    second = report(
+        *(pf(each, rate="200") for each in OTHER),
+        *(pf(each, model=CX6, rate="100") for each in ("0000:e1:00.0", "0000:e2:00.0")),
+    )
+
+    proposal = planned(seen("first", first), seen("second", second))
+
+    assert {name: len(rails) for group in proposal.groups for name, rails in group.kind.rails.items()} == {
+        "first": 8,
+        "second": 8,
+    }
+
+
+def test_order_of_nodes_does_not_choose_the_model_of_a_missing_card() -> None:
+    nodes = [
+        seen("a", report(pf("0000:10:00.0"), pf("0000:11:00.0"))),
+        seen("b", report(pf("0000:10:00.0", model=CX6), pf("0000:11:00.0"))),
+        seen("c", report(pf("0000:11:00.0"), pf("0000:12:00.0", model=CX6), rails=("0000:10:00.0", "0000:11:00.0"))),
+    ]
+
+    assert planned(*nodes) == planned(*reversed(nodes))
