@@ -9,7 +9,7 @@ from pathlib import Path
 
 from railnet import VERSION, daemon_process
 from railnet.bundle import arguments as bundle
-from railnet.cli.arguments import add_command, add_output, output_of, rails_of
+from railnet.cli.arguments import add_command, add_output, number_of, output_of, rails_of
 from railnet.cli.closed_pipe import ended_by_a_closed_pipe
 from railnet.cli.completion import SHELLS, complete, script
 from railnet.cli.exit_status import ExitStatus
@@ -170,7 +170,7 @@ def _uninstalling(uninstall: argparse.ArgumentParser) -> None:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)  # a ValueError is argparse's to say
+    seconds = number_of(text)
     if not 0 < seconds < math.inf:
         raise argparse.ArgumentTypeError(f"{text} is no number of seconds above zero")
     return seconds

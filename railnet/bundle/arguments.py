@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from railnet.cli.arguments import add_connection, add_rails, rails_of
+from railnet.cli.arguments import add_connection, add_rails, number_of, rails_of
 from railnet.cli.exit_status import ExitStatus
 from railnet.cli.messages import say, tell
 
@@ -42,7 +42,7 @@ def add(bundle: argparse.ArgumentParser, configuration: Path) -> None:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)  # a ValueError is argparse's to say
+    seconds = number_of(text)
     if not 0 < seconds <= 86400:  # noqa: PLR2004 - a day
         raise argparse.ArgumentTypeError(f"{text} is no number of seconds from above 0 to a day")
     return seconds

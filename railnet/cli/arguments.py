@@ -67,6 +67,18 @@ def add_rails(command: argparse.ArgumentParser) -> None:
     )
 
 
+def number_of(text: str) -> float:
+    """Return the number of an option's text. argparse's own message would name the function that reads it.
+
+    Raises:
+        argparse.ArgumentTypeError: it is no number.
+    """
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r:.80} is no number") from None
+
+
 def output_of(arguments: argparse.Namespace) -> Output:
     """Return the output that was chosen."""
     return chosen(arguments.output, no_color=arguments.no_color)

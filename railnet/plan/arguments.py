@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from railnet.cli.arguments import add_connection, add_output, output_of
+from railnet.cli.arguments import add_connection, add_output, number_of, output_of
 from railnet.cli.exit_status import ExitStatus
 from railnet.cli.messages import say
 
@@ -39,14 +39,13 @@ def add(plan: argparse.ArgumentParser) -> None:
 
 
 def _vfs(text: str) -> int:
-    number = int(text)  # a ValueError is argparse's to say
-    if not 1 <= number <= _MOST_VFS:
-        raise argparse.ArgumentTypeError(f"{text} is no number of VFs from 1 to {_MOST_VFS}")
-    return number
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and 1 <= int(text) <= _MOST_VFS):  # noqa: PLR2004 - int() has a limit
+        raise argparse.ArgumentTypeError(f"{text!r:.80} is no number of VFs from 1 to {_MOST_VFS}")
+    return int(text)
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)  # a ValueError is argparse's to say
+    seconds = number_of(text)
     if not 0 < seconds <= 86400:  # noqa: PLR2004 - a day
         raise argparse.ArgumentTypeError(f"{text} is no number of seconds from above 0 to a day")
     return seconds
@@ -58,6 +57,11 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
     Raises:
         Misconfigured: there is no kubeconfig, or the bundle cannot be read.
     """
+    if arguments.bundle is not None and (arguments.selector or arguments.kubeconfig or arguments.context):
+        say(
+            "--bundle asks no cluster, and plans all nodes of the file: leave out --selector, --kubeconfig and --context"
+        )
+        return ExitStatus.USAGE
     from railnet.apiserver.client import RequestFailed  # noqa: PLC0415 - `railnet version` needs none of it
 
     try:

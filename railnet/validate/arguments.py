@@ -7,7 +7,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from railnet.cli.arguments import RAILS, add_connection, add_namespace, add_output, output_of
+from railnet.cli.arguments import RAILS, add_connection, add_namespace, add_output, number_of, output_of
 from railnet.cli.exit_status import ExitStatus
 from railnet.cli.messages import say
 from railnet.cli.output import Form, Output
@@ -199,14 +199,14 @@ def _positive(text: str) -> int:
 
 
 def _limit(text: str) -> float:
-    limit = float(text)  # a ValueError is argparse's to say
+    limit = number_of(text)
     if not 0 <= limit < math.inf:
         raise argparse.ArgumentTypeError(f"{text} is no limit: it must be a number of at least 0")
     return limit
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)  # a ValueError is argparse's to say
+    seconds = number_of(text)
     if not 0 < seconds <= _MOST_SECONDS:
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and {_MOST_SECONDS:g} seconds")
     return seconds

@@ -92,3 +92,25 @@ def test_all_namespaces_are_shown_by_default_and_by_an_option_that_excludes_a_na
     assert _parser().parse_args(["train", verb, "--namespace", "ml"]).namespace == "ml"
     with pytest.raises(SystemExit):
         _parser().parse_args(["train", verb, "-A", "-n", "ml"])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "plan --vfs x",
+        "plan --vfs 1.5",
+        "plan --vfs 0",
+        "plan --timeout x",
+        "bundle --timeout x",
+        "validate --seconds x",
+        "uninstall --cluster --timeout x",
+    ],
+)
+def test_option_that_is_no_number_is_said_without_the_name_of_a_function(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        _parser().parse_args(line.split())
+
+    assert ended.value.code == 2
+    assert " is no number" in capsys.readouterr().err

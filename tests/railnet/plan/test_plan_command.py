@@ -327,3 +327,11 @@ def test_plan_of_a_bundle_asks_no_cluster(
     assert ran(monkeypatch, "--bundle", str(tmp_path / "b.tar.gz")) == ExitStatus.OK
     assert yaml.safe_load(capsys.readouterr().out)["node"]["configuration"]["provision"][0]["vfs"] == 8
     assert ran(monkeypatch, "--bundle", str(tmp_path / "none.tar.gz")) == ExitStatus.MISCONFIGURED
+
+
+@pytest.mark.parametrize("words", [("-l", "a=b"), ("--kubeconfig", "k"), ("--context", "c")])
+def test_option_of_a_cluster_beside_a_bundle_is_refused(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ran(monkeypatch, "--bundle", str(tmp_path / "b.tar.gz"), *words) == ExitStatus.USAGE
+    assert "leave out --selector, --kubeconfig and --context" in capsys.readouterr().err
