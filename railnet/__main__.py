@@ -16,7 +16,7 @@ from railnet.cli.exit_status import ExitStatus
 from railnet.cli.messages import say
 from railnet.cli.process import end_with, fail, log_to_stderr, require_root
 from railnet.cli.program_name import RAILNET, program_name
-from railnet.cli.standard_streams import open_closed_streams
+from railnet.cli.standard_streams import open_closed_streams, write_utf_8
 from railnet.config_check import arguments as config_check
 from railnet.configuration_path import DEFAULT_PATH
 from railnet.daemon_process import DaemonOptions
@@ -32,6 +32,7 @@ _HEALTH_PORT = 9474
 def main() -> None:
     """Run one subcommand and exit with its status."""
     open_closed_streams()
+    write_utf_8()
     with ended_by_a_closed_pipe():
         arguments = _arguments()
         end_with(arguments.command, partial(_RUN[arguments.command], arguments))

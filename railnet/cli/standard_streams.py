@@ -1,5 +1,6 @@
-"""Opens the standard streams that were closed before the program started, as by `railnet … >&-` or by a service without them."""
+"""Makes the standard streams fit to be written to: those that were closed before the program started, and those of an old locale."""
 
+import io
 import os
 import sys
 
@@ -16,6 +17,13 @@ def open_closed_streams() -> None:
         if getattr(sys, name) is None:
             _open_null(descriptor, flags)
             setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8"))
+
+
+def write_utf_8() -> None:
+    """Write UTF-8 in any locale, as kubectl does: YAML and JSON are UTF-8, and ASCII or Latin-1 lack characters of Railnet's own texts."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":
+            stream.reconfigure(encoding="utf-8")
 
 
 def _open_null(descriptor: int, flags: int) -> None:

@@ -1,5 +1,6 @@
-"""A command runs although a standard stream was closed before it started: real processes."""
+"""A command runs with standard streams that were closed before it started, and in any locale: real processes."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -53,3 +54,17 @@ def test_error_is_not_written_to_standard_output_where_standard_error_is_closed(
 
 def test_command_runs_with_all_streams_closed() -> None:
     assert run("<&- >&- 2>&-", "version").returncode == ExitStatus.OK
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_output_is_utf_8_in_a_locale_that_lacks_characters(encoding: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "railnet", "train", "init", "pytorch"],
+        capture_output=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+    )
+
+    assert (done.returncode, done.stderr) == (ExitStatus.OK, b"")
+    assert "mnist-worker-1, …" in done.stdout.decode()
