@@ -7,7 +7,6 @@ import json
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any, NamedTuple, Protocol
 
@@ -16,6 +15,7 @@ from railnet.apiserver.object_watch import pages
 from railnet.apiserver.request import ApiObject, Collection, JsonObject, ServerVersion, get, log
 from railnet.bundle import allowed
 from railnet.bundle.parts import MOST_FILE_BYTES, BundleParts
+from railnet.cli.at_once import each_at_once
 from railnet.errors import Misconfigured
 
 _OURS = "railnet"  # the namespace of daemonset/, and the name of the DaemonSet's pods' program
@@ -87,8 +87,7 @@ class ClusterBundle:
                 self._pod(f"cluster/{_name(pod)}", pod)
         railnets = {str(_dig(pod, "metadata", "name")) for pod in pods}
         self._events("cluster/events.json", [event for event in events if _about(event)[1] in railnets])
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            list(pool.map(lambda name: self._node(name, nodes[name], pods, events, end), nodes))
+        each_at_once(lambda name: self._node(name, nodes[name], pods, events, end), nodes, _AT_ONCE)
         return self._parts
 
     def _nodes(self) -> dict[str, JsonObject]:

@@ -6,12 +6,12 @@ A node that does not answer, or a right that the user lacks, costs that node or 
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
 from railnet.apiserver.client import RequestFailed, StreamingApiServer
 from railnet.apiserver.object_watch import pages
 from railnet.apiserver.request import ApiObject, Collection, JsonObject
+from railnet.cli.at_once import each_at_once
 from railnet.plan.node_facts import KnownNode, SeenNode, UnseenNode, node_of
 from railnet.plan.node_objects import (
     group_of,
@@ -94,8 +94,7 @@ def read(
             )
         return _ask(execution, node, pod)
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        answers = list(pool.map(ask, identities))
+    answers = each_at_once(ask, identities, _AT_ONCE)
     return Reading(
         tuple(answer for answer in answers if isinstance(answer, SeenNode)),
         tuple(answer for answer in answers if isinstance(answer, UnseenNode)),
