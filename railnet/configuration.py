@@ -236,7 +236,9 @@ def text_of(file: BinaryIO, source: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise Misconfigured(f"{source} cannot be read: {error!s:.200}") from None
+        raise Misconfigured(
+            f"{source} cannot be read: it is no text in UTF-8 from byte {error.start} on; save it as UTF-8"
+        ) from None
 
 
 def parse(text: str, source: str) -> Configuration:

@@ -6,6 +6,9 @@ Not here: all other values, which Helm checks by the chart's values.schema.json.
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from railnet.errors import Misconfigured
+from railnet.value_readers import Reader, an_object, faults_of, list_of
+
 # The values of the chart: charts/railnet/values.yaml, and `global`, which a chart that contains this one may set.
 OWN_VALUES = frozenset(
     {
@@ -34,6 +37,22 @@ _PUBLISH = {
     "railsTaint": ("railsCondition", "taint"),
     "kernelMessages": ("railsCondition", "kernelMessages"),
 }  # the keys of `publish` that a value of the chart sets, with its path
+
+
+def _as_it_is(value: Any, path: str) -> Any:  # noqa: ARG001 - a Reader
+    """Return a value that another check reads."""
+    return value
+
+
+_ANYTHING: Reader[Any] = _as_it_is
+# The keys of `node`, as charts/railnet/values.schema.json has them; a test compares both.
+_OF_GROUP = dict.fromkeys(("name", "nodeSelector", "configuration"), _ANYTHING)
+_OF_NODE = {
+    "configuration": _ANYTHING,
+    "groups": list_of(an_object(dict, _OF_GROUP)),
+    **dict.fromkeys(("nodeSelector", "tolerations", "resources"), _ANYTHING),
+}
+_NODE: Reader[Any] = an_object(dict, _OF_NODE)
 
 
 class NodeDocument(NamedTuple):
@@ -76,6 +95,26 @@ def refused(document: Any) -> Iterator[tuple[str, str]]:
         name = _dig(group, "name")
         place = f"node.groups, {name}" if isinstance(name, str) else f"node.groups[{position}]"
         yield from _refused_anywhere(_dig(group, "configuration"), f"node.groups[{position}].configuration", place)
+
+
+def misshapen(document: Any) -> tuple[Misconfigured, ...]:
+    """Return what is wrong around the configurations of a values file: a configuration below a wrong key would not be looked at.
+
+    A null is a key that is absent, as for Helm. Nothing is said of a node.yaml itself.
+    """
+    if not any(part.title for part in node_documents(document)):
+        return ()
+    node = document.get("node")
+    try:
+        if node is not None:
+            _NODE(_without_nulls(node), "node")
+    except Misconfigured as error:
+        return faults_of(error)
+    return ()
+
+
+def _without_nulls(value: Any) -> Any:
+    return {key: each for key, each in value.items() if each is not None} if isinstance(value, dict) else value
 
 
 def _refused_anywhere(configuration: Any, path: str, place: str) -> Iterator[tuple[str, str]]:

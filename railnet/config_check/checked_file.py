@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from railnet import configuration
-from railnet.config_check.chart_values import NodeDocument, node_documents, refused
+from railnet.config_check.chart_values import NodeDocument, misshapen, node_documents, refused
 from railnet.config_check.remark import Remark, in_order
 from railnet.config_check.yaml_document import YamlDocument, YamlPlace, unquoted
 from railnet.configuration import OWN_IPAM_TYPES, Configuration
@@ -39,10 +39,19 @@ def check(text: str, node: ThisNode | None = None) -> tuple[Remark, ...]:
         parts = node_documents(document.value) if document.has_value else ()
         refusals = refused(document.value) if document.has_value else ()
         by_chart = [Remark("error", _line(document.place(path)), path, message) for path, message in refusals]
-        remarks = [*document.remarks, *by_chart, *_of_parts(parts, document, node)]
+        around = _around(document) if document.has_value else ()
+        remarks = [*document.remarks, *by_chart, *around, *_of_parts(parts, document, node)]
     except RecursionError:
         return (Remark("error", None, "", "it is nested too deeply"),)
     return in_order([remark for remark in remarks if not _is_said_by_an_error(remark, remarks)])
+
+
+def _around(document: YamlDocument) -> Iterator[Remark]:
+    """Yield what is wrong around the configurations of the chart's values."""
+    for fault in map(_error, misshapen(document.value)):
+        place = document.place(fault.key)
+        if not document.is_broken(place):
+            yield fault._replace(line=_line(place))
 
 
 def _of_parts(parts: Sequence[NodeDocument], document: YamlDocument, node: ThisNode | None) -> Iterator[Remark]:

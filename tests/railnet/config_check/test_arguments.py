@@ -94,3 +94,14 @@ def test_only_root_compares_with_a_node(
 @pytest.mark.parametrize("arguments", [[], ["a", "b"], ["a", "--plugins", "/x"]])
 def test_wrong_command_line_is_a_usage_error(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
     assert ended(monkeypatch, *arguments) == ExitStatus.USAGE
+
+
+def test_text_of_another_encoding_is_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "node.yaml").write_bytes(GOOD.encode("utf-16"))
+
+    assert ended(monkeypatch, str(tmp_path / "node.yaml")) == ExitStatus.MISCONFIGURED
+    assert capsys.readouterr().err == (
+        f"railnet: {tmp_path}/node.yaml cannot be read: it is no text in UTF-8 from byte 0 on; save it as UTF-8\n"
+    )

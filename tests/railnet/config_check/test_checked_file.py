@@ -1,6 +1,7 @@
 """What `railnet config check` says of a file: every fault with its line, and what YAML makes of words without quotes."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railnet.config_check.chart_values import OWN_VALUES, node_documents, refused
+from railnet.config_check.chart_values import _OF_GROUP, _OF_NODE, OWN_VALUES, misshapen, node_documents, refused
 from railnet.config_check.checked_file import ThisNode, check
 from railnet.config_check.remark import Remark
 from railnet.configuration import Configuration, parse
@@ -391,3 +392,40 @@ def test_what_the_chart_refuses_is_said_with_the_value_to_set(
 @pytest.mark.parametrize("node", [None, [], {"configuration": []}, {"configuration": {"publish": 1}, "groups": {}}])
 def test_values_of_another_form_are_not_refused_for_it(node: Any) -> None:
     assert list(refused({"image": {}, "node": node})) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "line", "words"),
+    [
+        (
+            "node:\n  configuratio: {rails: auto}\n",
+            2,
+            "node.configuratio is an unknown key; .*; did you mean configuration?",
+        ),
+        ("node:\n  groups: {a: b}\n", 2, "node.groups is {'a': 'b'}; it should be a list"),
+        ("image: {}\nnode: []\n", 2, "node is []; it should be a mapping"),
+        (
+            "node:\n  groups:\n  - name: a\n    nodeSelector: {a: b}\n    config: {rails: auto}\n",
+            5,
+            "node.groups[0].config is an unknown key; .*; did you mean configuration?",
+        ),
+        ("node:\n  groups:\n  - a\n", 3, "node.groups[0] is 'a'; it should be a mapping"),
+    ],
+)
+def test_configuration_below_a_wrong_key_is_said(values: str, line: int, words: str) -> None:
+    ((found_line, _, message),) = errors(values)
+
+    assert found_line == line
+    assert re.fullmatch(re.escape(words).replace(re.escape(".*"), ".*"), message)
+
+
+def test_null_around_configurations_is_an_absent_key() -> None:
+    assert errors("image: {}\nnode: {groups: , configuration: }\n") == []
+    assert misshapen({"rails": "auto", "nodes": 5}) == ()
+
+
+def test_keys_around_configurations_are_those_of_the_chart() -> None:
+    node = json.loads((CHART / "values.schema.json").read_text())["properties"]["node"]["properties"]
+
+    assert node.keys() == _OF_NODE.keys()
+    assert node["groups"]["items"]["properties"].keys() == _OF_GROUP.keys()
