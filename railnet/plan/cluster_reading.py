@@ -12,6 +12,7 @@ from railnet.apiserver.client import RequestFailed, StreamingApiServer
 from railnet.apiserver.object_watch import pages
 from railnet.apiserver.request import ApiObject, Collection, JsonObject
 from railnet.cli.at_once import each_at_once
+from railnet.errors import Misconfigured
 from railnet.plan.node_facts import KnownNode, SeenNode, UnseenNode, node_of
 from railnet.plan.node_objects import (
     group_of,
@@ -74,10 +75,15 @@ def read(
     """Ask each node; `progress` is called with a line for the person who waits.
 
     Raises:
-        RequestFailed: the nodes or Railnet's pods cannot be listed.
+        RequestFailed: the nodes or Railnet's pods cannot be listed. Misconfigured: there is no node to ask.
     """
     end = now() + wanted.seconds
     nodes = _listed(api, Collection("v1", "nodes", None, wanted.selector))
+    if not nodes:
+        with_labels = f" with the labels {wanted.selector:.200}" if wanted.selector else ""
+        raise Misconfigured(
+            f"the cluster has no node{with_labels}; `kubectl get nodes --show-labels` shows those that it has"
+        )
     pods = {
         node_of_pod(pod): pod for pod in _listed(api, Collection("v1", "pods", _OURS, _PROGRAM)) if is_of_daemon(pod)
     }

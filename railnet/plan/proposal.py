@@ -427,7 +427,7 @@ def _say_unseen(
     by_place: dict[str, list[str]] = defaultdict(list)
     for node in sorted(unseen, key=lambda each: each.name):
         fits = (place for (key, text), place in places if node.labels.get(key) == text)
-        by_place[next(fits, "would be the configuration of all nodes")].append(node.name)
+        by_place[next(fits, "would be that of all nodes")].append(node.name)
     more = f"; a node with another number of rails than {rails} gives no addresses then" if rails else ""
     for place, which in by_place.items():
         remarks.wrong.append(f"{names(which)}: not seen; the configuration {place}{more}")

@@ -335,3 +335,14 @@ def test_option_of_a_cluster_beside_a_bundle_is_refused(
 ) -> None:
     assert ran(monkeypatch, "--bundle", str(tmp_path / "b.tar.gz"), *words) == ExitStatus.USAGE
     assert "leave out --selector, --kubeconfig and --context" in capsys.readouterr().err
+
+
+def test_labels_that_no_node_has_are_said_and_nothing_is_proposed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.asked = set()
+
+    assert ran(monkeypatch, "-l", "rack=7") == ExitStatus.MISCONFIGURED
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("railnet: the cluster has no node with the labels rack=7; ")

@@ -354,8 +354,7 @@ def test_unseen_node_is_named_with_the_group_of_its_label() -> None:
         text.startswith("gpu-9: not seen; the configuration would be that of group 8x400g") for text in proposal.wrong
     )
     assert any(
-        text.startswith("web: not seen; the configuration would be the configuration of all nodes")
-        for text in proposal.wrong
+        text.startswith("web: not seen; the configuration would be that of all nodes") for text in proposal.wrong
     )
 
 
