@@ -7,6 +7,7 @@ plugins, client certificates, tokens, proxies. It makes no request of its own he
 import logging
 import os
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ import yaml
 from kubernetes.client import ApiClient, Configuration
 from kubernetes.config.config_exception import ConfigException
 from kubernetes.config.kube_config import list_kube_config_contexts, load_kube_config
+from urllib3.exceptions import DependencyWarning, HTTPError
 
 from railnet.apiserver.cluster_name import ClusterName, server_of
 from railnet.apiserver.kubernetes_package_transport import PooledTransport
@@ -46,7 +48,7 @@ class KubeconfigTransport(PooledTransport):
         """Read the files, which `files` found; `context` is the one to use, None for the current one.
 
         Raises:
-            NoKubeconfig: they cannot be read, have no such context, or a plugin gives no credentials.
+            NoKubeconfig: they cannot be read, have no such context, or a plugin gives no credentials; or the proxy cannot be used.
         """
         super().__init__(_CONNECT_SECONDS, _ANSWER_SECONDS)
         self._names, self._lock = names, threading.Lock()
@@ -60,10 +62,7 @@ class KubeconfigTransport(PooledTransport):
         configuration.retries = False  # the caller decides whether a request is sent again
         self._configuration = configuration
         self.cluster = ClusterName(server_of(configuration.host), context or self._current_context())
-        try:
-            self._client = ApiClient(configuration)
-        except OSError as error:
-            raise NoKubeconfig(f"kubeconfig {names}: its certificates cannot be read: {error}") from None
+        self._client = _client(configuration, names)
 
     def token(self) -> str:
         """Return the token of the next request, a new one if it has expired; empty if a certificate names the user.
@@ -109,6 +108,24 @@ class KubeconfigTransport(PooledTransport):
                 f"kubeconfig {self._names} gives no credentials: {'; '.join(handler.errors):.400}; look at the program that its user names under "
                 "exec, or choose another context with --context"
             )
+
+
+def _client(configuration: Configuration, names: str) -> ApiClient:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DependencyWarning)  # the error below says it
+            return ApiClient(configuration)
+    except OSError as error:
+        raise NoKubeconfig(f"kubeconfig {names}: its certificates cannot be read: {error}") from None
+    except ModuleNotFoundError as error:  # urllib3 imports it for a proxy of SOCKS alone
+        raise NoKubeconfig(
+            f"the proxy to the API server needs the Python package PySocks ({error}): run pip install pysocks, or name a proxy of HTTP"
+        ) from None
+    except (HTTPError, ValueError) as error:  # the proxy itself may have a password, so it is not shown
+        raise NoKubeconfig(
+            f"the proxy to the API server cannot be used: {error!s:.200}; HTTPS_PROXY, or proxy-url of the kubeconfig, should be a URL such as "
+            "http://proxy.example:3128"
+        ) from None
 
 
 class _Said(logging.Handler):

@@ -203,6 +203,31 @@ def test_file_that_is_no_kubeconfig_is_named(tmp_path: Path, text: str) -> None:
         KubeconfigTransport(str(tmp_path / "config"))
 
 
+@pytest.mark.parametrize(
+    ("proxy", "words"),
+    [
+        (
+            "me:secret@proxy",
+            "the proxy to the API server cannot be used: .*; HTTPS_PROXY, or proxy-url of the kubeconfig",
+        ),
+        ("gopher://me:secret@proxy:70", "the proxy to the API server cannot be used: "),
+        ("socks5://me:secret@127.0.0.1:1", "needs the Python package PySocks .*: run pip install pysocks"),
+    ],
+)
+def test_proxy_that_cannot_be_used_is_said_without_its_password(
+    server: RawServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxy: str, words: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "socks", None)
+    names = written(tmp_path / "config", config(server, {"token": "mine"}))
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+
+    with pytest.raises(NoKubeconfig, match=words) as error:
+        KubeconfigTransport(names)
+    assert "secret" not in str(error.value)
+
+
 def test_file_is_chosen_as_kubectl_chooses_it(tmp_path: Path) -> None:
     kubectls = tmp_path / ".kube" / "config"
     with pytest.raises(
