@@ -97,10 +97,12 @@ class _Loader(yaml.SafeLoader):
         if not isinstance(node, yaml.MappingNode):  # such as `!!set 1`: PyYAML comes here after `construct_object`
             raise yaml.constructor.ConstructorError(None, None, "the value does not fit its tag", node.start_mark)
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        lines = [key.start_mark.line + 1 for key, _ in node.value]
         mapping = super().construct_mapping(node, deep)
         twice = next((key for key, times in Counter(keys).items() if times > 1), None)  # all keys are hashable here
         if twice is not None:
+            first, second, *_ = (line for key, line in zip(keys, lines, strict=True) if key == twice)
             raise Misconfigured(
-                f"the mapping at line {node.start_mark.line + 1} has the key {twice!r:.80} twice; remove one of them"
+                f"the key {twice!r:.80} is at line {first} and again at line {second}; remove one of them"
             )
         return mapping

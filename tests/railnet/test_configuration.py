@@ -304,7 +304,7 @@ WRONG = {
     "networks: {default: {ipam: {type: slice, rails: 0}}}": "networks.default.ipam.rails is 0; it should be a whole number above 0",
     "offer: both": "offer is 'both'; it should be one of device-plugin, dra",
     "offer: [device-plugin, dra]": "offer is ['device-plugin', 'dra']; it should be one of device-plugin, dra",
-    "offer: dra\noffer: device-plugin": "the mapping at line 1 has the key 'offer' twice; remove one of them",
+    "offer: dra\noffer: device-plugin": "the key 'offer' is at line 1 and again at line 2; remove one of them",
     "networks: {default: {routing: no}}": "networks.default.routing is false; it should be one of auto, none",
     "networks: {default: {routing: strict}}": "networks.default.routing is 'strict'; it should be one of auto, none",
     "networks: {default: {routing: null}}": "networks.default.routing is null; it should be one of auto, none",
@@ -593,7 +593,7 @@ def test_file_longer_than_a_config_map_is_refused() -> None:
 def test_key_that_is_twice_in_a_mapping_is_refused() -> None:
     message = refusal("rails: auto\nhost:\n  root: /a\n  root: /b")
 
-    assert message == "node.yaml: the mapping at line 3 has the key 'root' twice; remove one of them"
+    assert message == "node.yaml: the key 'root' is at line 3 and again at line 4; remove one of them"
 
 
 def test_number_with_more_digits_than_python_prints_is_refused() -> None:

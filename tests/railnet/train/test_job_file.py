@@ -80,7 +80,7 @@ _MINIMAL = "name: a\nimage: b\nworkers: 1\n"
         (_MINIMAL + "imagePullSecrets: harbor\n", "line 4: imagePullSecrets is 'harbor'; it should be a list of names"),
         (_MINIMAL + "port: 70000\n", "line 4: port is 70000"),
         (_MINIMAL + "rails: 0\nrendezvous: net1\n", "line 5: rendezvous is net1, and rails is 0"),
-        (_MINIMAL + "name: b\n", "job.yaml: the mapping at line 1 has the key 'name' twice; remove one of them"),
+        (_MINIMAL + "name: b\n", "job.yaml: the key 'name' is at line 1 and again at line 4; remove one of them"),
         (_MINIMAL + "env: &x {}\nvolumes: *x\n", "line 5 has an alias"),
         ("[1, 2]", "job.yaml: the document is"),
         (
