@@ -4,11 +4,13 @@ A command has an option only if it heeds it.
 """
 
 import argparse
+import re
 from typing import TypeAlias
 
 from railnet.cli.output import Form, Output, chosen
 
 RAILS = "rdma/ib_vf"  # the resource of the default pool
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # RFC 1123, as Kubernetes' names of namespaces
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - argparse has no other name for it
 
@@ -28,7 +30,15 @@ def add_connection(command: argparse.ArgumentParser) -> None:
 
 def add_namespace(command: argparse._ActionsContainer, does: str, default: str | None = None) -> None:
     """Add `-n`; `does` says what it is for."""
-    command.add_argument("-n", "--namespace", metavar="NAME", default=default, help=does)
+    command.add_argument("-n", "--namespace", metavar="NAME", type=_namespace, default=default, help=does)
+
+
+def _namespace(text: str) -> str:
+    if _NAMESPACE.fullmatch(text) is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r:.80} is no name of a namespace, which has lower-case letters, digits and hyphens, at most 63"
+        )
+    return text
 
 
 def add_namespaces(command: argparse.ArgumentParser) -> None:

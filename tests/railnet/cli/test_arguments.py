@@ -114,3 +114,15 @@ def test_option_that_is_no_number_is_said_without_the_name_of_a_function(
 
     assert ended.value.code == 2
     assert " is no number" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "line", ["train ls", "train top", "train down a", "train logs a", "doctor --pod a", "validate"]
+)
+@pytest.mark.parametrize("name", ["a b", "../kube-system", "", "Ml", "a" * 64])
+def test_namespace_that_is_none_is_refused(line: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        _parser().parse_args([*line.split(), "-n", name])
+
+    assert ended.value.code == 2
+    assert " is no name of a namespace, which has " in capsys.readouterr().err
