@@ -11,15 +11,14 @@ from railnet.validate.report import (
     Shown,
     by_nodes,
     cell,
-    coverage,
     facts,
     has_rdma,
     headline,
     lists,
     nodes_of,
     not_tried,
+    rail_line,
     rdma_cell,
-    summary,
     untried_tools,
 )
 from railnet.validate.speed_judgement import RDMA, TCP, Speed
@@ -95,7 +94,7 @@ def _rail(report: Report, rail: int) -> Iterator[str]:
     wrong = [finding for finding in report.findings if finding.rail == rail]
     doubtful = [finding for finding in report.warnings if finding.rail == rail]
     yield f"<h2>Rail {rail}</h2>"
-    yield f'<p class="quiet">{escape("; ".join(filter(None, (summary(measured), coverage(measured, report.mode)))))}.</p>'
+    yield f'<p class="quiet">{escape(rail_line(report, rail))}.</p>'
     yield from _matrix(measured, "TCP, Gbit/s", cell, _but(RDMA, wrong), _but(RDMA, doubtful))
     if has_rdma(measured):
         yield from _matrix(measured, "RDMA, Gbit/s", rdma_cell, _but(TCP, wrong), _but(TCP, doubtful))

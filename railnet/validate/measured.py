@@ -18,12 +18,14 @@ class MeasuredRdma(NamedTuple):
         latency_us: the typical latency of ib_write_lat in microseconds, one way; None if it was not measured.
         failed: which tool has failed, and why; empty if none has.
         untried: the tools that could not be tried, each with the reason.
+        connected: whether rping has met its server, by the connection manager.
     """
 
     gbits: float | None = None
     latency_us: float | None = None
     failed: str = ""
     untried: tuple[tuple[str, str], ...] = ()
+    connected: bool = False
 
 
 class Measured(NamedTuple):
@@ -119,4 +121,7 @@ def _rdma(outcomes: Mapping[str, Mapping[str, str]]) -> MeasuredRdma:
                 numbers[tool] = _TABLES[tool](str(outcome["printed"]))
             except ValueError as error:
                 untried.append((tool, str(error)))
-    return MeasuredRdma(numbers.get("ib_write_bw"), numbers.get("ib_write_lat"), "; ".join(failed), tuple(untried))
+    connected = "printed" in outcomes.get("rping", {})
+    return MeasuredRdma(
+        numbers.get("ib_write_bw"), numbers.get("ib_write_lat"), "; ".join(failed), tuple(untried), connected
+    )

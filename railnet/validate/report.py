@@ -14,6 +14,7 @@ from railnet.validate.measured import Measured
 from railnet.validate.mode import Mode
 from railnet.validate.probe_pod_state import PodRail
 from railnet.validate.rail_finding import RailFinding, shown_gbits
+from railnet.validate.rail_rdma import rdma_as_json, rdma_of, rdma_words
 from railnet.validate.rail_reach import RailReach, reach_lines
 from railnet.validate.report_format import FORMAT
 from railnet.validate.speed_judgement import FINDING, WARNING, Unjudged
@@ -143,6 +144,13 @@ def summary(measured: Sequence[Measured]) -> str:
     return f"largest packet {usual(mtus)} bytes, round trip {median(trips):.0f} us{rdma}"
 
 
+def rail_line(report: Report, rail: int) -> str:
+    """Return what the line above a rail's matrix says: what is usual of it, what became of RDMA, and which pairs the plan has."""
+    measured = report.of_rail(rail)
+    parts = (summary(measured), rdma_words(rdma_of(measured, report.mode)), coverage(measured, report.mode))
+    return "; ".join(filter(None, parts))
+
+
 def coverage(measured: Sequence[Measured], mode: Mode = Mode.FULL) -> str:
     """Return how many of a rail's pairs the plan has, if not all; empty otherwise."""
     count = len(nodes_of(measured))
@@ -232,7 +240,7 @@ def rendered(report: Report, *, wide: bool = False) -> Iterator[str]:
     for rail in report.rails:
         measured = report.of_rail(rail)
         yield ""
-        yield f"rail {rail}: {'; '.join(filter(None, (summary(measured), coverage(measured, report.mode))))}"
+        yield f"rail {rail}: {rail_line(report, rail)}"
         table = (
             _matrix if len(nodes_of(measured)) <= _LARGEST_MATRIX else partial(_list, most=None if wide else _SLOWEST)
         )
@@ -258,6 +266,9 @@ def as_json(report: Report) -> dict[str, Any]:
         "mode": str(report.mode),
         "limits": report.limits._asdict(),
         "nodes": {node: [rail._asdict() for rail in rails] for node, rails in sorted(report.rails_of.items())},
+        "rails": [
+            {"rail": rail, "rdma": rdma_as_json(rdma_of(report.of_rail(rail), report.mode))} for rail in report.rails
+        ],
         "pairs": [{**measurement.pair._asdict(), **_numbers(measurement)} for measurement in report.measured],
         "findings": [_finding(finding) for finding in report.findings],
         "warnings": [_finding(finding) for finding in report.warnings],

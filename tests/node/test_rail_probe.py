@@ -175,7 +175,7 @@ def test_each_tool_of_the_image_meets_its_server_at_the_port_of_this_rail(rail: 
     for tool in _TABLES:
         install(image, tool, fake(tool))
 
-    assert with_rdma(image, *_TABLES) == MeasuredRdma(0.14, 31.4)
+    assert with_rdma(image, *_TABLES) == MeasuredRdma(0.14, 31.4, connected=True)
 
 
 def test_tool_that_the_image_lacks_and_rail_without_an_rdma_device_are_not_tried(rail: None, image: Path) -> None:

@@ -198,4 +198,5 @@ def test_outcome_of_each_tool_is_read() -> None:
     assert (
         with_rdma({"rping": {"failed": "status 1: rdma_resolve_addr"}}).failed == "rping: status 1: rdma_resolve_addr"
     )
-    assert with_rdma({"ib_write_lat": {"printed": LATENCY}, "rping": {"printed": ""}}) == MeasuredRdma(latency_us=31.4)
+    both = with_rdma({"ib_write_lat": {"printed": LATENCY}, "rping": {"printed": ""}})
+    assert both == MeasuredRdma(latency_us=31.4, connected=True)

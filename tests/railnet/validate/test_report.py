@@ -32,7 +32,7 @@ def test_matrix_names_the_cut_rail() -> None:
     assert list(rendered(CUT)) == [
         f"railnet {VERSION}: 3 pairs on 1 rail of 3 nodes: 1 finding, 1 not tested, 1 speed not judged",
         "",
-        "rail 0: largest packet 4092 bytes, round trip 20 us",
+        "rail 0: largest packet 4092 bytes, round trip 20 us; RDMA: not tried (no pair has said why)",
         "Gbit/s     1     2    3",
         "1 a        -  90.0  cut",
         "2 b     90.0     -  cut",
@@ -193,7 +193,10 @@ WITH_RDMA = report(
 def test_rdma_has_a_matrix_of_its_own() -> None:
     lines = list(rendered(WITH_RDMA))
 
-    assert lines[2] == "rail 0: largest packet 4092 bytes, round trip 20 us, latency of RDMA 0.90 us"
+    assert lines[2] == (
+        "rail 0: largest packet 4092 bytes, round trip 20 us, latency of RDMA 0.90 us; "
+        "RDMA: failed between 1 of 2 pairs, 380.0 Gbit/s between others"
+    )
     assert [line.split() for line in lines[8:12]] == [
         ["RDMA", "Gbit/s", "1", "2", "3"],
         ["1", "a", "-", "380.0", "fail"],
