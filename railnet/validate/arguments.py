@@ -88,6 +88,25 @@ def add(validate: argparse.ArgumentParser) -> None:
         help="have the tools for RDMA use the memory of a GPU, which each pod requests by this resource (nvidia.com/gpu)",
     )
     validate.add_argument(
+        "--allreduce",
+        metavar="IMAGE",
+        help="then have an all-reduce over each rail, a rank on each node, with this image of yours; it needs python3 with PyTorch",
+    )
+    validate.add_argument(
+        "--allreduce-gpu",
+        nargs="?",
+        const="nvidia.com/gpu",
+        default="",
+        metavar="RESOURCE",
+        help="each rank requests a GPU by this resource (nvidia.com/gpu), and NCCL adds up; without it gloo does, by TCP",
+    )
+    validate.add_argument(
+        "--least-busbw-gbits",
+        type=_limit,
+        metavar="GBITS",
+        help="an all-reduce with less bus bandwidth is a finding (less than half of the other rails' median)",
+    )
+    validate.add_argument(
         "--baseline",
         type=Path,
         metavar="FILE",
@@ -117,20 +136,14 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
 
 def _run(arguments: argparse.Namespace) -> ExitStatus:
     mode = Mode(arguments.mode)
-    for_rdma = {
-        "--gpudirect": arguments.gpudirect,
-        "--least-rdma-gbits": arguments.least_rdma_gbits is not None,
-        "--most-rdma-microseconds": arguments.most_rdma_microseconds is not None,
-    }
-    given = [option for option, is_given in for_rdma.items() if is_given]
-    if given and not mode.tries_rdma:
-        say(f"--mode {mode} tries no RDMA, so {' and '.join(given)} would say nothing; leave out one of the two")
+    if why := _useless_options(arguments, mode):
+        say(why)
         return ExitStatus.USAGE
     from railnet.cli.connection import connect_to_cluster  # noqa: PLC0415
     from railnet.validate import baseline, html_file  # noqa: PLC0415
     from railnet.validate.judgement import RailLimits  # noqa: PLC0415
     from railnet.validate.probe_objects import Run  # noqa: PLC0415
-    from railnet.validate.validation import Validation, WantedTests  # noqa: PLC0415
+    from railnet.validate.validation import AllReduce, Validation, WantedTests  # noqa: PLC0415
 
     if arguments.html is not None:
         html_file.require_writable(arguments.html)
@@ -153,9 +166,11 @@ def _run(arguments: argparse.Namespace) -> ExitStatus:
             arguments.most_microseconds,
             arguments.least_rdma_gbits,
             arguments.most_rdma_microseconds,
+            arguments.least_busbw_gbits,
         ),
         mode=mode,
         earlier=earlier,
+        all_reduce=AllReduce(arguments.allreduce, arguments.allreduce_gpu) if arguments.allreduce else None,
     )
     output = output_of(arguments)
     report = Validation(api, execution, this_run, wanted, say).report()
@@ -170,6 +185,26 @@ def _run(arguments: argparse.Namespace) -> ExitStatus:
         return ExitStatus.FAILED
     unknown = report.untested or report.unjudged or not report.measured or not has_page
     return ExitStatus.UNKNOWN if unknown else ExitStatus.OK
+
+
+def _useless_options(arguments: argparse.Namespace, mode: Mode) -> str:
+    """Return which options would say nothing, and what to do; empty if all have a use."""
+    for_rdma = {
+        "--gpudirect": arguments.gpudirect,
+        "--least-rdma-gbits": arguments.least_rdma_gbits is not None,
+        "--most-rdma-microseconds": arguments.most_rdma_microseconds is not None,
+    }
+    given = [option for option, is_given in for_rdma.items() if is_given]
+    if given and not mode.tries_rdma:
+        return f"--mode {mode} tries no RDMA, so {' and '.join(given)} would say nothing; leave out one of the two"
+    for_all_reduce = {
+        "--allreduce-gpu": arguments.allreduce_gpu,
+        "--least-busbw-gbits": arguments.least_busbw_gbits is not None,
+    }
+    given = [option for option, is_given in for_all_reduce.items() if is_given]
+    if given and not arguments.allreduce:
+        return f"without --allreduce, {' and '.join(given)} would say nothing; name an image with PyTorch: --allreduce IMAGE"
+    return ""
 
 
 def _show(report: "Report", output: Output) -> None:

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import Any, NamedTuple
 
 from railnet.errors import Misconfigured
@@ -21,6 +21,7 @@ _MOST_NODES_SHOWN, _LONGEST_NAME = 8, 253  # the longest name of an object
 
 _NOT_AS_WRITTEN = (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError)
 
+AllReducePlace = tuple[int, str, int]
 Place = tuple[int, frozenset[str]]  # a rail, and the two nodes of a pair
 
 
@@ -31,11 +32,13 @@ class Earlier(NamedTuple):
         name: of its file.
         started: when it began, as ISO 8601; empty if the file does not say.
         speeds: in Gbit/s, by the name of the speed and the pair.
+        all_reduces: bus bandwidths in Gbit/s, by rail, library and number of nodes.
     """
 
     name: str
     started: str
     speeds: Mapping[str, Mapping[Place, float]]
+    all_reduces: Mapping[AllReducePlace, float] = MappingProxyType({})
 
     @property
     def words(self) -> str:
@@ -111,7 +114,8 @@ def parse(name: str, text: bytes) -> Earlier:
             for speed, told in ((TCP, pair.get("gbits")), (RDMA, (pair.get("rdma") or {}).get("gbits"))):
                 if told is not None:
                     speeds[speed.name][place] = _number(told)
-        return Earlier(name, started[:40] if isinstance(started, str) else "", speeds)
+        all_reduces = dict(_all_reduce(told) for told in document.get("allReduce", ()) if told["busGbits"] is not None)
+        return Earlier(name, started[:40] if isinstance(started, str) else "", speeds, all_reduces)
     except _NOT_AS_WRITTEN as error:
         raise _no_report(name, error) from None
 
@@ -186,6 +190,13 @@ def _place(pair: Mapping[str, Any]) -> Place:
     if type(rail) is not int or not isinstance(server, str) or not isinstance(client, str):
         raise TypeError("a pair has no rail and no two nodes")
     return rail, frozenset((server, client))
+
+
+def _all_reduce(told: Mapping[str, Any]) -> tuple[AllReducePlace, float]:
+    rail, backend, nodes = told["rail"], told["backend"], told["nodes"]
+    if type(rail) is not int or not isinstance(backend, str) or not isinstance(nodes, list):
+        raise TypeError("an all-reduce has no rail, no library and no nodes")
+    return (rail, backend, len(nodes)), _number(told["busGbits"])
 
 
 def _place_of(measurement: Measured) -> Place:

@@ -8,7 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from railnet import VERSION
+from railnet.validate.all_reduce_judgement import KIND
 from railnet.validate.measured import Measured
+from railnet.validate.rail_all_reduce import RailAllReduce, all_reduce_lines
 from railnet.validate.rail_finding import RailFinding, nodes_of_pair
 from railnet.validate.report import Report, not_tried
 
@@ -42,22 +44,11 @@ def as_ctrf(report: Report) -> dict[str, Any]:
 
 def _tests(report: Report) -> Iterator[dict[str, Any]]:
     for measurement in report.measured:
-        rail = measurement.pair.rail
-        findings = [finding for finding in report.findings if _is_about(finding, measurement)]
-        warnings = [finding for finding in report.warnings if _is_about(finding, measurement)]
-        status = "other" if measurement.untried else "failed" if findings else "passed"
-        words = [measurement.untried, *(finding.text for finding in (*findings, *warnings))]
-        name = f"rail {rail} between {' and '.join(nodes_of_pair(measurement))}"
-        yield _test(name, status, f"rail {rail}", words, round(measurement.seconds * 1000))
-    seen = {id(finding) for finding in report.findings for pair in report.measured if _is_about(finding, pair)}
-    for finding in report.findings:
-        if id(finding) not in seen:  # of a node that has no pair, such as a netdev's MTU
-            yield _test(
-                f"rail {finding.rail} of {' and '.join(finding.nodes)}",
-                "failed",
-                f"rail {finding.rail}",
-                [finding.text],
-            )
+        yield _pair_test(report, measurement)
+    yield from _other_findings(report)
+    for all_reduce in report.all_reduces:
+        if all_reduce.ranks:  # else it is not tested, which is a test below
+            yield _all_reduce_test(report, all_reduce)
     of_pairs = {measurement.untried for measurement in report.measured if measurement.untried}
     for why in report.untested:
         if not any(why.endswith(f": {of_pair}") for of_pair in of_pairs):  # a pair has its test already
@@ -69,6 +60,37 @@ def _tests(report: Report) -> Iterator[dict[str, Any]]:
         yield _test("optional tools", "skipped", "not tried", [why])
 
 
+def _pair_test(report: Report, measurement: Measured) -> dict[str, Any]:
+    rail = measurement.pair.rail
+    findings = [finding for finding in report.findings if _is_about(finding, measurement)]
+    warnings = [finding for finding in report.warnings if _is_about(finding, measurement)]
+    status = "other" if measurement.untried else "failed" if findings else "passed"
+    words = [measurement.untried, *(finding.text for finding in (*findings, *warnings))]
+    name = f"rail {rail} between {' and '.join(nodes_of_pair(measurement))}"
+    return _test(name, status, f"rail {rail}", words, round(measurement.seconds * 1000))
+
+
+def _other_findings(report: Report) -> Iterator[dict[str, Any]]:
+    """Yield a test for each finding of a node that has no pair, such as a netdev's MTU."""
+    seen = {id(finding) for finding in report.findings for pair in report.measured if _is_about(finding, pair)}
+    for finding in report.findings:
+        if id(finding) not in seen and finding.kind != KIND:
+            name = f"rail {finding.rail} of {' and '.join(finding.nodes)}"
+            yield _test(name, "failed", f"rail {finding.rail}", [finding.text])
+
+
+def _all_reduce_test(report: Report, all_reduce: RailAllReduce) -> dict[str, Any]:
+    """Return the test of a rail's all-reduce; `other` if it has no result for a reason that is no finding, such as an image without PyTorch."""
+    findings, warnings = (
+        [finding.text for finding in findings if finding.kind == KIND and finding.rail == all_reduce.rail]
+        for findings in (report.findings, report.warnings)
+    )
+    status = "failed" if findings else "passed" if all_reduce.is_done else "other"
+    words = [*findings, *warnings, *all_reduce_lines(all_reduce)]
+    name = f"rail {all_reduce.rail}: all-reduce of {len(all_reduce.ranks)} nodes"
+    return _test(name, status, f"rail {all_reduce.rail}", words, round(all_reduce.seconds * 1000))
+
+
 def _test(name: str, status: str, suite: str, words: list[str], milliseconds: int = 0) -> dict[str, Any]:
     message = "; ".join(filter(None, words))
     told = {"name": name, "status": status, "duration": milliseconds, "suite": ["railnet validate", suite]}
@@ -76,4 +98,8 @@ def _test(name: str, status: str, suite: str, words: list[str], milliseconds: in
 
 
 def _is_about(finding: RailFinding, measurement: Measured) -> bool:
-    return finding.rail == measurement.pair.rail and set(nodes_of_pair(measurement)).issuperset(finding.nodes)
+    return (
+        finding.kind != KIND
+        and finding.rail == measurement.pair.rail
+        and set(nodes_of_pair(measurement)).issuperset(finding.nodes)
+    )

@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from railnet.validate.all_reduce_judgement import KIND
 from railnet.validate.measured import Measured
+from railnet.validate.rail_all_reduce import RailAllReduce, all_reduce_lines, size_row
 from railnet.validate.rail_finding import RailFinding
 from railnet.validate.report import (
     LOOK_AT,
@@ -91,13 +93,27 @@ def _list(title: str, lines: Sequence[str], kind: str) -> Iterator[str]:
 
 def _rail(report: Report, rail: int) -> Iterator[str]:
     measured = report.of_rail(rail)
-    wrong = [finding for finding in report.findings if finding.rail == rail]
-    doubtful = [finding for finding in report.warnings if finding.rail == rail]
+    wrong = [finding for finding in report.findings if finding.rail == rail and finding.kind != KIND]
+    doubtful = [finding for finding in report.warnings if finding.rail == rail and finding.kind != KIND]
     yield f"<h2>Rail {rail}</h2>"
     yield f'<p class="quiet">{escape(rail_line(report, rail))}.</p>'
     yield from _matrix(measured, "TCP, Gbit/s", cell, _but(RDMA, wrong), _but(RDMA, doubtful))
     if has_rdma(measured):
         yield from _matrix(measured, "RDMA, Gbit/s", rdma_cell, _but(TCP, wrong), _but(TCP, doubtful))
+    for all_reduce in report.all_reduces:
+        if all_reduce.rail == rail:
+            yield from _all_reduce(all_reduce)
+
+
+def _all_reduce(all_reduce: RailAllReduce) -> Iterator[str]:
+    """Yield its line, and its sizes with the words of nccl-tests."""
+    yield from (f"<p>{escape(line)}</p>" for line in all_reduce_lines(all_reduce))
+    if all_reduce.speeds:
+        heads = ("size", "us", "algbw, Gbit/s", "busbw, Gbit/s")
+        yield f'<div class="wide"><table><thead><tr>{"".join(f"<th>{head}</th>" for head in heads)}</tr></thead><tbody>'
+        for speed in all_reduce.speeds:
+            yield f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in size_row(speed))}</tr>"
+        yield "</tbody></table></div>"
 
 
 def _but(speed: Speed, findings: list[RailFinding]) -> list[RailFinding]:

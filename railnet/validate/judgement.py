@@ -35,6 +35,7 @@ class RailLimits(NamedTuple):
     most_microseconds: float | None = None
     least_rdma_gbits: float | None = None
     most_rdma_microseconds: float | None = None
+    least_busbw_gbits: float | None = None
 
     @property
     def of_rdma(self) -> bool:

@@ -16,6 +16,7 @@ _SLOW = {
 _LOOKS = {
     "rdma": "memory that may be locked (`ulimit -l` in the image), the RDMA device in the pod, and the partition of its port",
     "late": "the way between the switches, congestion, and other load of the nodes",
+    "allreduce": "the last words above, and the same all-reduce by hand with NCCL_DEBUG=INFO; TCP and RDMA between the pairs are tested above",
     "port": "this port's cable and its two ends: it has trained at a lower width or speed (`ibstat`, `iblinkinfo`)",
 }
 NETDEV_MTU = "the `mtu` of this network in node.yaml, and of the PF: IPoIB takes it from the mode and from the partition of the port"
@@ -25,6 +26,12 @@ SHARED_RATE = (
     "the model of these nodes' cards: older ones are as they should be, and a limit that they reach (`--least-rdma-gbits`, `--least-gbits`) ends this; "
     "newer ones have trained at a lower width or speed (`ibstat`, `iblinkinfo`)"
 )
+LIBIBVERBS = "the image has no libibverbs.so.1: install rdma-core's libibverbs and its providers in it (Debian: libibverbs1, ibverbs-providers)"
+MEMLOCK = "memory that may be locked: {} KiB in this pod, too little for RDMA (`ulimit -l`); `memlock: unlimited` in node.yaml raises it"
+NCCL_SAYS = "what NCCL says of RDMA (`NCCL_DEBUG=INFO`, its lines `NET/IB`), and whether /dev/infiniband is in the pod"
+OTHER_PATH = "variables of the image or the pod that name interfaces (NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME, NCCL_NET_PLUGIN), and the routes in the pod"
+WRONG_SUM = "the memory, the GPU and the card of this node: data were changed on their way, or in memory"
+BUSY_RANKS = "the slowest pairs of this rail above, the GPUs' place beside the card (`nvidia-smi topo -m`), and other load of the nodes"
 
 
 def look(kind: str, nodes: int) -> str:

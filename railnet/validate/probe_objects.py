@@ -16,10 +16,11 @@ from railnet.validate.rail_probe import TOOLS
 
 LABEL = "railnet.io/validate"
 CONTAINER = "probe"
-PROBE = "/railnet/rail_probe.py"
+_FOLDER = "/railnet"
+PROBE_FILE, ALL_REDUCE_FILE = "rail_probe.py", "all_reduce_program.py"
+PROBE = f"{_FOLDER}/{PROBE_FILE}"
 IMAGE = "python:3-slim"
 RESOURCE = "rdma/ib_vf"
-_FILE = "rail_probe.py"
 _LONGEST_RUN_SECONDS = 6 * 3600  # a pod whose run was killed ends by itself
 _NOBODY = 65534  # the user of Debian's and Alpine's images that owns no file
 
@@ -31,6 +32,7 @@ class Run(NamedTuple):
         name: of the run: of the ConfigMap, the beginning of the pods' names, and the label's value.
         resource: the resource whose devices are VFs of rails.
         gpu: the resource of GPUs, of which each pod requests one to try GPUDirect; empty to try none.
+        memory: what a container may use, which the scheduler takes for needed; empty for that of the probe.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Run(NamedTuple):
     image: str = IMAGE
     resource: str = RESOURCE
     gpu: str = ""
+    memory: str = ""
 
     @property
     def owner(self) -> ApiObject:
@@ -104,9 +107,9 @@ def choose(
     return Chosen(tuple(targets), left_out)
 
 
-def owner(run: Run, probe: str) -> JsonObject:
-    """Return the ConfigMap, with the probe's source."""
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(run, run.name), "data": {_FILE: probe}}
+def owner(run: Run, programs: Mapping[str, str]) -> JsonObject:
+    """Return the ConfigMap, with the source of each program by its file's name."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(run, run.name), "data": dict(programs)}
 
 
 def pod(run: Run, target: Target, owner_uid: str) -> JsonObject:
@@ -165,10 +168,36 @@ def reach_command(netdev: str, source: str, peer: str) -> list[str]:
     return ["python3", PROBE, "--measure", "reach", "--netdev", netdev, "--source", source, "--peer", peer]
 
 
+def all_reduce_command(
+    rank: tuple[int, int], meet: str, netdev: str, sizes: Iterable[int], seconds: float, limits: tuple[float, float]
+) -> list[str]:
+    """Return the command of one rank of an all-reduce.
+
+    Args:
+        rank: its number, and how many there are.
+        meet: the address and the port of rank 0.
+        netdev: of the rail.
+        sizes: in bytes.
+        seconds: how long each size is measured.
+        limits: seconds until all ranks have met, and from then to the end.
+    """
+    options = {
+        "--rank": str(rank[0]),
+        "--ranks": str(rank[1]),
+        "--meet": meet,
+        "--netdev": netdev,
+        "--sizes": ",".join(map(str, sizes)),
+        "--seconds": f"{seconds:g}",
+        "--start-seconds": f"{limits[0]:g}",
+        "--measure-seconds": f"{limits[1]:g}",
+    }
+    return ["python3", f"{_FOLDER}/{ALL_REDUCE_FILE}", *(text for option in options.items() for text in option)]
+
+
 def _container(run: Run, rails: int) -> JsonObject:
-    own = {"cpu": "100m", "memory": "64Mi"}
+    own = {"cpu": "100m", "memory": run.memory or "64Mi"}
     devices = {run.resource: rails, **({run.gpu: 1} if run.gpu else {})}
-    most = {"memory": "4Gi" if run.gpu else "256Mi"}  # CUDA alone takes hundreds of MiB
+    most = {"memory": run.memory or ("4Gi" if run.gpu else "256Mi")}  # CUDA alone takes hundreds of MiB
     return {
         "name": CONTAINER,
         "image": run.image,
@@ -176,7 +205,7 @@ def _container(run: Run, rails: int) -> JsonObject:
         "command": ["python3", PROBE],
         "resources": {"requests": {**own, **devices}, "limits": {**most, **devices}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        "volumeMounts": [{"name": CONTAINER, "mountPath": PROBE.rpartition("/")[0], "readOnly": True}],
+        "volumeMounts": [{"name": CONTAINER, "mountPath": _FOLDER, "readOnly": True}],
     }
 
 

@@ -42,6 +42,11 @@ def runs(pod: JsonObject) -> bool:
     return any("running" in (container.get("state") or {}) for container in _status(pod).get("containerStatuses") or ())
 
 
+def has_ended(pod: JsonObject) -> bool:
+    """Return whether a pod has ended, so that it will not run any more: it is never started again."""
+    return phase(pod) == FAILED
+
+
 def waits_for(pod: JsonObject, events: Iterable[JsonObject]) -> str:
     """Return why a pod cannot be used yet: what its conditions, its container and its newest warning say."""
     if runs(pod):

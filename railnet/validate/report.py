@@ -13,10 +13,12 @@ from railnet.validate.judgement import RailLimits, usual
 from railnet.validate.measured import Measured
 from railnet.validate.mode import Mode
 from railnet.validate.probe_pod_state import PodRail
+from railnet.validate.rail_all_reduce import RailAllReduce, all_reduce_as_json, all_reduce_lines
 from railnet.validate.rail_finding import RailFinding, shown_gbits
 from railnet.validate.rail_rdma import rdma_as_json, rdma_of, rdma_words
 from railnet.validate.rail_reach import RailReach, reach_lines
 from railnet.validate.report_format import FORMAT
+from railnet.validate.run_description import RunDescription, run_as_json
 from railnet.validate.speed_judgement import FINDING, WARNING, Unjudged
 
 WORDS = Words({"cut": Colour.RED, "fail": Colour.RED, "?": Colour.YELLOW, "no findings": Colour.GREEN})
@@ -25,30 +27,6 @@ _LARGEST_MATRIX = 12  # nodes, whose columns fit into a line
 _SLOWEST = 10  # pairs of a larger rail that are shown
 LOOK_AT = "  look at: "
 _REASONS = 4  # of what was not tried; each pair may have its own
-
-
-class RunDescription(NamedTuple):
-    """Which run a report is of.
-
-    Attributes:
-        started: when, as ISO 8601 in UTC.
-        seconds: how long it took, with the pods' start and end.
-        server: the host and port of the API server.
-        context: of the kubeconfig.
-        namespace: of the pods.
-        image: of the pods.
-        measured_seconds: how long each bandwidth was measured.
-        baseline: the earlier run that this one was compared with; empty if there is none.
-    """
-
-    started: str = ""
-    seconds: float = 0.0
-    server: str = ""
-    context: str = ""
-    namespace: str = ""
-    image: str = ""
-    measured_seconds: float = 0.0
-    baseline: str = ""
 
 
 class Report(NamedTuple):
@@ -65,6 +43,7 @@ class Report(NamedTuple):
         uncompared: which nodes are in this run or in the baseline alone.
         about: which run it is.
         reach: whether each two rails reach each other.
+        all_reduces: the all-reduce over each rail; empty if none was asked for.
     """
 
     rails_of: dict[str, tuple[PodRail, ...]]
@@ -79,6 +58,7 @@ class Report(NamedTuple):
     uncompared: tuple[str, ...] = ()
     about: RunDescription = RunDescription()
     reach: tuple[RailReach, ...] = ()
+    all_reduces: tuple[RailAllReduce, ...] = ()
 
     @property
     def rails(self) -> list[int]:
@@ -210,6 +190,7 @@ def facts(report: Report) -> list[tuple[str, str]]:
         ("at most {:g} us for a round trip", limits.most_microseconds),
         ("at least {:g} Gbit/s by RDMA", limits.least_rdma_gbits),
         ("at most {:g} us for RDMA", limits.most_rdma_microseconds),
+        ("at least {:g} Gbit/s of bus bandwidth by an all-reduce", limits.least_busbw_gbits),
     )
     given = [words.format(bound) for words, bound in bounds if bound is not None]
     unlimited = [
@@ -222,6 +203,7 @@ def facts(report: Report) -> list[tuple[str, str]]:
         ("context", about.context),
         ("namespace", about.namespace),
         ("image", about.image),
+        ("image of the all-reduce", about.all_reduce_image),
         ("mode", f"{report.mode}, {about.measured_seconds:g} s for each bandwidth"),
         ("limits", "; ".join([*given, *([relative] if unlimited else [])])),
         ("compared with", about.baseline),
@@ -250,6 +232,9 @@ def rendered(report: Report, *, wide: bool = False) -> Iterator[str]:
             yield from table(measured, "RDMA Gbit/s", rdma_cell)
         else:
             yield from table(measured, "Gbit/s", cell)
+        for all_reduce in report.all_reduces:
+            if all_reduce.rail == rail:
+                yield from all_reduce_lines(all_reduce, wide=wide)
     for title, lines in lists(report):
         if lines:
             yield from ("", f"{title}:", *(f"  {line}" for line in lines))
@@ -262,7 +247,7 @@ def as_json(report: Report) -> dict[str, Any]:
     return {
         "version": VERSION,
         "format": FORMAT,
-        "run": _description(report.about),
+        "run": run_as_json(report.about),
         "mode": str(report.mode),
         "limits": report.limits._asdict(),
         "nodes": {node: [rail._asdict() for rail in rails] for node, rails in sorted(report.rails_of.items())},
@@ -279,20 +264,8 @@ def as_json(report: Report) -> dict[str, Any]:
             {"rails": [each.rail, each.other], "reached": each.reached, "why": each.why or None}
             for each in report.reach
         ],
+        "allReduce": [all_reduce_as_json(all_reduce) for all_reduce in report.all_reduces],
         "notTried": not_tried(report) or None,
-    }
-
-
-def _description(about: RunDescription) -> dict[str, Any]:
-    return {
-        "started": about.started or None,
-        "seconds": round(about.seconds, 1),
-        "server": about.server or None,
-        "context": about.context or None,
-        "namespace": about.namespace or None,
-        "image": about.image or None,
-        "measuredSeconds": about.measured_seconds,
-        "baseline": about.baseline or None,
     }
 
 

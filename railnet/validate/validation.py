@@ -1,44 +1,59 @@
-"""One run: pods on the nodes, the rounds of measurements, and nothing left behind.
-
-The owner comes first and is deleted first; the pods are deleted beside it, so that a cluster keeps none, either, while its garbage
-collector stands still.
-"""
+"""One run: pods on the nodes, the rounds of measurements, the all-reduce, and nothing left behind."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from http import HTTPStatus
 from pathlib import Path
 from queue import SimpleQueue
 from threading import BoundedSemaphore, Thread
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from railnet.apiserver.client import Absent, ApiServer, Conflict, RequestFailed
-from railnet.apiserver.object_watch import pages
-from railnet.apiserver.request import ApiObject, Collection, JsonObject, create, delete
-from railnet.objects.metadata_times import is_deleted
-from railnet.validate import rail_probe
+from railnet.apiserver.client import ApiServer, RequestFailed
+from railnet.apiserver.request import ApiObject, Collection
+from railnet.validate import all_reduce_program, rail_probe
+from railnet.validate.all_reduce_judgement import judge_all_reduces, untested_all_reduces
+from railnet.validate.all_reduce_run import AllReducePlan, all_reduces, runner
 from railnet.validate.baseline import Earlier, uncompared
 from railnet.validate.failure import ValidateFailed
 from railnet.validate.judgement import RailLimits, judge
 from railnet.validate.measured import Measured, parse
 from railnet.validate.mode import Mode
 from railnet.validate.pair_plan import Pair, Round, plan, untested
-from railnet.validate.probe_objects import CONTAINER, LABEL, Run, Target, choose, measurement, owner, pod, reach_command
-from railnet.validate.probe_pod_state import PodRail, rails, runs, waits_for
+from railnet.validate.probe_objects import (
+    ALL_REDUCE_FILE,
+    CONTAINER,
+    PROBE_FILE,
+    Run,
+    Target,
+    choose,
+    measurement,
+    reach_command,
+)
+from railnet.validate.probe_pod_state import PodRail
+from railnet.validate.probe_pods import ProbePods, RunsCommands
+from railnet.validate.rail_all_reduce import RailAllReduce, sizes_of
 from railnet.validate.rail_reach import RailReach, ReachTry, judge_reach, parse_try, plan_tries, sound_places
-from railnet.validate.report import Report, RunDescription, untried_tools
-from railnet.validate.speed_judgement import strictly
+from railnet.validate.report import Report, untried_tools
+from railnet.validate.run_description import RunDescription
+from railnet.validate.speed_judgement import strictly, together
 
 _LOOK_SECONDS = 1.0
-_PROGRESS_SECONDS = 5.0
-# A busy kubelet reported a pod's end more than a minute late: what it misses, it finds when it synchronises the pod anew, after a minute and
-# a half at the latest (pkg/kubelet/pod_workers.go, workerResyncIntervalJitterFactor).
-_GONE_SECONDS = 150.0
 _AT_ONCE = 64  # commands in pods; each is a connection of its own to the API server
 # Of one measurement, beside its bandwidths: the search for the MTU, three tools for RDMA that hang (rail_probe), and a slow API server.
 _MORE_SECONDS = 150.0
+_GPU_MEMORY, _MEMORY = "8Gi", "2Gi"  # of a rank: PyTorch with gloo has 300 MiB, with CUDA some GiB
+
+
+class AllReduce(NamedTuple):
+    """The all-reduce that the user asks for.
+
+    Attributes:
+        image: with PyTorch.
+        gpu: the resource of GPUs, of which each pod requests one; empty for none.
+    """
+
+    image: str
+    gpu: str = ""
 
 
 class WantedTests(NamedTuple):
@@ -54,6 +69,7 @@ class WantedTests(NamedTuple):
         seed: of the random pairs of a large rail.
         mode: how thorough the tests are.
         earlier: the run to compare with; None for none.
+        all_reduce: None for none.
     """
 
     nodes: frozenset[str]
@@ -66,13 +82,7 @@ class WantedTests(NamedTuple):
     limits: RailLimits
     mode: Mode = Mode.FULL
     earlier: Earlier | None = None
-
-
-class RunsCommands(Protocol):
-    """Runs a command in a pod; as `railnet.apiserver.pod_exec.PodExec`."""
-
-    def run(self, pod: ApiObject, container: str, command: Sequence[str], seconds: float) -> str:
-        """Run a command, and return what it wrote to standard output."""
+    all_reduce: AllReduce | None = None
 
 
 class Validation:
@@ -88,8 +98,8 @@ class Validation:
         look_seconds: float = _LOOK_SECONDS,
     ) -> None:
         """Prepare a run; `say` is told its progress."""
-        self._api, self._exec, self._run, self._wanted, self._say = api, execution, run, wanted, say
-        self._look_seconds = look_seconds
+        self._exec, self._run, self._wanted, self._say = execution, run, wanted, say
+        self._pods = ProbePods(api, run, say, look_seconds)
         self._targets: tuple[Target, ...] = ()
         self._untested: list[str] = []
 
@@ -102,7 +112,7 @@ class Validation:
         """
         started, began = datetime.now(UTC), time.monotonic()
         chosen = choose(
-            self._listed(Collection("v1", "nodes", labels=self._wanted.selector)),
+            self._pods.listed(Collection("v1", "nodes", labels=self._wanted.selector)),
             self._run,
             self._wanted.nodes,
             self._wanted.rails,
@@ -114,11 +124,11 @@ class Validation:
                 "; ".join([f"a rail needs two nodes, and {len(chosen.targets)} can be tested", *self._untested])
             )
         self._targets = chosen.targets
-        with self._taken_back():
-            self._create()
+        with self._pods.taken_back():
             rails_of = self._started()
             measured = self._measured(rails_of)
             reach = self._reach(rails_of, measured)
+            reduced = self._all_reduces(measured)
         about = RunDescription(
             started.isoformat(timespec="seconds"),
             time.monotonic() - began,
@@ -126,10 +136,16 @@ class Validation:
             image=self._run.image,
             measured_seconds=self._wanted.seconds,
             baseline="" if self._wanted.earlier is None else self._wanted.earlier.words,
+            all_reduce_image="" if self._wanted.all_reduce is None else self._wanted.all_reduce.image,
         )
-        return self._judged(rails_of, measured)._replace(about=about, reach=reach)
+        return self._judged(rails_of, measured, reduced)._replace(about=about, reach=reach, all_reduces=reduced)
 
-    def _judged(self, rails_of: Mapping[str, tuple[PodRail, ...]], measured: Sequence[Measured]) -> Report:
+    def _judged(
+        self,
+        rails_of: Mapping[str, tuple[PodRail, ...]],
+        measured: Sequence[Measured],
+        reduced: Sequence[RailAllReduce],
+    ) -> Report:
         mtus = {(rail.rail, node): rail.mtu for node, pod_rails in rails_of.items() for rail in pod_rails}
         self._untested += [
             f"rail {measured_pair.pair.rail} between {measured_pair.pair.server} and {measured_pair.pair.client}: {measured_pair.untried}"
@@ -140,7 +156,15 @@ class Validation:
         expected = "GPUDirect" if self._run.gpu else "RDMA" if limits.of_rdma or mode.needs_rdma else ""
         if expected:
             self._untested += [f"{expected}: {tools}" for tools in untried_tools(measured)]
-        judgement = judge(measured, mtus, limits, self._wanted.earlier)
+        self._untested += untested_all_reduces(
+            reduced, wants_gpu=bool(self._wanted.all_reduce and self._wanted.all_reduce.gpu)
+        )
+        judgement = together(
+            (
+                judge(measured, mtus, limits, self._wanted.earlier),
+                judge_all_reduces(reduced, limits.least_busbw_gbits, self._wanted.earlier),
+            )
+        )
         if not mode.permits_warnings:
             judgement = strictly(judgement)
         return Report(
@@ -156,59 +180,43 @@ class Validation:
             () if self._wanted.earlier is None else tuple(uncompared(measured, self._wanted.earlier)),
         )
 
-    def _create(self) -> None:
-        run = self._run
-        self._say(f"creating {len(self._targets)} pods in namespace {run.namespace}, label {LABEL}={run.name}")
-        probe = Path(rail_probe.__file__).read_text(encoding="utf-8")
-        try:
-            uid = self._api.send(create(run.owner, owner(run, probe)))["metadata"]["uid"]
-        except Conflict:  # of an earlier try, of which the answer was lost: the name is this run's alone
-            uid = self._listed(run.owners)[0]["metadata"]["uid"]
-        for target in self._targets:
-            with suppress(Conflict):
-                self._api.send(create(run.pod(target.pod), pod(run, target, uid)))
-
     def _started(self) -> dict[str, tuple[PodRail, ...]]:
-        """Wait until the pods run and have their rails; return the rails of those that do."""
-        end, told = time.monotonic() + self._wanted.start_seconds, time.monotonic()
-        while True:
-            pods = {probe_pod["metadata"]["name"]: probe_pod for probe_pod in self._listed(self._run.pods)}
-            ready = {
-                target.node: rails(pods[target.pod])
-                for target in self._targets
-                if target.pod in pods and runs(pods[target.pod])
-            }
-            ready = {node: pod_rails for node, pod_rails in ready.items() if pod_rails}
-            if len(ready) == len(self._targets):
-                break
-            if time.monotonic() > end:
-                self._untested += self._waiting(pods, ready)
-                break
-            if time.monotonic() - told > _PROGRESS_SECONDS:
-                told = time.monotonic()
-                self._say(f"{len(ready)} of {len(self._targets)} pods run")
-            time.sleep(self._look_seconds)
-        self._say(f"{len(ready)} of {len(self._targets)} pods run and have their rails")
-        return ready
+        """Create the pods, and return the rails of those that run."""
+        programs = {PROBE_FILE: _source(rail_probe.__file__)}
+        if self._wanted.all_reduce is not None:
+            programs[ALL_REDUCE_FILE] = _source(all_reduce_program.__file__)
+        self._pods.create(self._targets, programs)
+        started = self._pods.started(self._targets, self._wanted.start_seconds)
+        self._untested += started.untested
+        return started.rails_of
 
-    def _waiting(self, pods: Mapping[str, JsonObject], ready: Mapping[str, object]) -> Iterator[str]:
-        events = self._events()
-        for target in self._targets:
-            if target.node not in ready:
-                probe_pod = pods.get(target.pod)
-                why = "it was deleted by something else" if probe_pod is None else waits_for(probe_pod, events)
-                yield f"node {target.node}: pod {target.pod} has not started in {self._wanted.start_seconds:g} s: {why}"
-
-    def _events(self) -> list[JsonObject]:
-        """Return the namespace's warnings about pods; none if the user may not read them."""
+    def _all_reduces(self, measured: Sequence[Measured]) -> tuple[RailAllReduce, ...]:
+        """Have an all-reduce over each rail, in pods of their own with the image of the user: the first ones have the VFs until they end."""
+        wanted = self._wanted.all_reduce
+        if wanted is None:
+            return ()
+        sound = sound_places(measured)
+        numbers = sorted({measurement.pair.rail for measurement in measured})
+        with_sound_rail = {node for _, node in sound}
+        targets = [
+            target._replace(pod=f"{target.pod}-all-reduce")
+            for target in self._targets
+            if target.node in with_sound_rail
+        ]
+        if not targets:
+            return tuple(RailAllReduce(rail, untried="no pair of any rail is sound") for rail in numbers)
+        memory = _GPU_MEMORY if wanted.gpu else _MEMORY
         try:
-            return self._listed(
-                Collection("v1", "events", self._run.namespace, fields="type=Warning,involvedObject.kind=Pod")
-            )
-        except RequestFailed as error:
-            if error.status == HTTPStatus.FORBIDDEN:
-                return []
-            raise
+            self._pods.end_pods()
+            self._pods.create(targets, {}, self._run._replace(image=wanted.image, gpu=wanted.gpu, memory=memory))
+            started = self._pods.started(targets, self._wanted.start_seconds)
+        except RequestFailed as error:  # such as a quota of GPUs; what was measured is as good without it
+            return tuple(RailAllReduce(rail, untried=f"its pods were not created: {error}") for rail in numbers)
+        self._untested += [f"all-reduce on {why}" for why in started.untested]
+        pods = {target.node: self._run.pod(target.pod) for target in targets}
+        plan_of_sizes = AllReducePlan(sizes_of(self._wanted.mode), self._wanted.seconds)
+        run_in = runner(self._exec, pods.__getitem__)
+        return tuple(all_reduces(numbers, started.rails_of, sound, plan_of_sizes, run_in, self._say))
 
     def _measured(self, rails_of: Mapping[str, tuple[PodRail, ...]]) -> list[Measured]:
         usable = self._usable(rails_of)
@@ -309,48 +317,6 @@ class Validation:
     def _pod(self, node: str) -> ApiObject:
         return self._run.pod(next(target.pod for target in self._targets if target.node == node))
 
-    @contextmanager
-    def _taken_back(self) -> Iterator[None]:
-        try:
-            yield
-        finally:
-            self._take_back()
 
-    def _take_back(self) -> None:
-        """Delete all objects of the run, and wait until they are gone. Say if objects are left, also if Ctrl-C ends this."""
-        self._say("deleting the pods")
-        gone = False
-        try:
-            gone = self._deleted()
-        except RequestFailed as error:
-            self._say(str(error))
-        finally:
-            if not gone:
-                run = self._run
-                self._say(
-                    f"objects of this run are left; kubectl -n {run.namespace} delete configmap,pod -l {LABEL}={run.name}"
-                )
-
-    def _deleted(self) -> bool:
-        """Return whether two looks, one after the other, have found nothing: a creation may have been on its way."""
-        end, empty = time.monotonic() + _GONE_SECONDS, 0
-        while time.monotonic() < end:
-            objects = [
-                (ApiObject("v1", "configmaps", config_map["metadata"]["name"], self._run.namespace), config_map)
-                for config_map in self._listed(self._run.owners)
-            ]
-            objects += [
-                (self._run.pod(probe_pod["metadata"]["name"]), probe_pod) for probe_pod in self._listed(self._run.pods)
-            ]
-            for place, document in objects:
-                if not is_deleted(document["metadata"]):
-                    with suppress(Absent, Conflict):
-                        self._api.send(delete(place, document["metadata"]["uid"]))
-            empty = 0 if objects else empty + 1
-            if empty > 1:
-                return True
-            time.sleep(self._look_seconds)
-        return False
-
-    def _listed(self, about: Collection) -> list[JsonObject]:
-        return [document for page in pages(self._api, about) for document in page.found]
+def _source(file: str) -> str:
+    return Path(file).read_text(encoding="utf-8")

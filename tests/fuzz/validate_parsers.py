@@ -5,10 +5,13 @@ import math
 
 from railnet.errors import Misconfigured
 from railnet.validate import baseline
+from railnet.validate.all_reduce_judgement import judge_all_reduces, untested_all_reduces
+from railnet.validate.all_reduce_result import parse_rank
 from railnet.validate.baseline import compare
 from railnet.validate.judgement import RailLimits, judge
 from railnet.validate.measured import Measured, parse
 from railnet.validate.pair_plan import Pair
+from railnet.validate.rail_all_reduce import NodeRank, RailAllReduce, all_reduce_as_json, all_reduce_lines
 from railnet.validate.rail_reach import parse_try
 from tests.fuzz.parser import Parser
 
@@ -47,7 +50,38 @@ def reach_try(data: bytes) -> None:
     assert len(why) <= 200
 
 
+def rank(data: bytes) -> None:
+    """Judge what a rank of an all-reduce prints: it can be judged, and each number is one of JSON."""
+    result = parse_rank(data.decode(errors="replace"), (8, 1024))
+    both = RailAllReduce(0, (NodeRank("a", "net1", result), NodeRank("b", "net1", result)))
+    judgement = judge_all_reduces([both])
+    texts = [finding.text + finding.look for finding in (*judgement.findings, *judgement.warnings)]
+    texts += [*untested_all_reduces([both]), *all_reduce_lines(both, wide=True)]
+    assert all(len(text) < 65536 for text in texts)
+    json.dumps(all_reduce_as_json(both), allow_nan=False)
+
+
 PARSERS = (
+    Parser(
+        "validate-rank",
+        rank,
+        (ValueError,),
+        {
+            "railnet.validate.all_reduce_result": (
+                "parse_rank",
+                "_end",
+                "_last_step",
+                "_sizes",
+                "_seconds",
+                "_count",
+                "_counts",
+                "_settings",
+                "_software",
+                "_text",
+            )
+        },
+        largest=1 << 14,
+    ),
     Parser(
         "validate-reach",
         reach,

@@ -50,3 +50,12 @@ def test_report_of_rails_is_for_a_pod(monkeypatch: pytest.MonkeyPatch, capsys: p
         main()
 
     assert (ended.value.code, "give --pod NAME with it" in capsys.readouterr().err) == (2, True)
+
+
+@pytest.mark.parametrize("option", [["--allreduce-gpu"], ["--least-busbw-gbits", "40"]])
+def test_option_for_an_all_reduce_without_one_is_refused(
+    option: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said = refused(option, monkeypatch, capsys)
+
+    assert (code, f"without --allreduce, {option[0]} would say nothing" in said) == (2, True)

@@ -10,7 +10,8 @@ from railnet.errors import Misconfigured
 from railnet.validate.baseline import Earlier, compare, parse, parse_reach, read, uncompared
 from railnet.validate.judgement import RailLimits, judge
 from railnet.validate.measured import Measured, MeasuredRdma
-from railnet.validate.report import Report, RunDescription, as_json
+from railnet.validate.report import Report, as_json
+from railnet.validate.run_description import RunDescription
 from tests.railnet.validate.measurements import all_pairs, measured, mtus
 
 

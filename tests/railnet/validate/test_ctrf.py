@@ -7,7 +7,8 @@ from railnet.validate.ctrf import as_ctrf
 from railnet.validate.judgement import RailLimits, judge
 from railnet.validate.measured import Measured
 from railnet.validate.pair_plan import Pair
-from railnet.validate.report import Report, RunDescription
+from railnet.validate.report import Report
+from railnet.validate.run_description import RunDescription
 from tests.railnet.validate.measurements import all_pairs, cut, measured, mtus
 
 

@@ -10,7 +10,8 @@ from railnet.validate.judgement import RailLimits, judge
 from railnet.validate.measured import Measured, MeasuredRdma
 from railnet.validate.pair_plan import Pair, plan
 from railnet.validate.probe_pod_state import PodRail
-from railnet.validate.report import Report, RunDescription, as_json, rendered
+from railnet.validate.report import Report, as_json, rendered
+from railnet.validate.run_description import RunDescription
 from tests.railnet.validate.measurements import all_pairs, cut, measured
 
 

@@ -3,9 +3,10 @@
 import ast
 import json
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,13 +14,13 @@ import pytest
 from railnet.apiserver.client import Answer, RequestFailed
 from railnet.apiserver.request import ApiObject, Request
 from railnet.objects.network_status import ANNOTATION
-from railnet.validate import rail_probe, validation
+from railnet.validate import all_reduce_program, all_reduce_run, probe_pods, rail_probe
 from railnet.validate.failure import ValidateFailed
 from railnet.validate.judgement import RailLimits
 from railnet.validate.mode import Mode
 from railnet.validate.probe_objects import LABEL, Run
 from railnet.validate.report import Report, as_json, rendered
-from railnet.validate.validation import Validation, WantedTests
+from railnet.validate.validation import AllReduce, Validation, WantedTests
 from tests.railnet.train.memory_api_server import MemoryApiServer, status
 
 RUN = Run("railnet-validate-1", "ml")
@@ -49,6 +50,8 @@ class Cluster:
         answer: what the probe prints, by the addresses of client and server.
         asked: the addresses of each measurement.
         commands: its command.
+        rank: what a rank of an all-reduce prints, by the command's options.
+        ranks: the commands of all ranks, each with its pod.
         twice: the addresses that were in two tests at the same time.
     """
 
@@ -63,6 +66,8 @@ class Cluster:
         self.apart: set[tuple[int, int]] = set()
         self.asked: list[tuple[str, str]] = []
         self.commands: list[Sequence[str]] = []
+        self.rank: Callable[[dict[str, str]], str] = sound_rank
+        self.ranks: list[tuple[str, dict[str, str]]] = []
         self.busy: set[str] = set()
         self.twice: list[str] = []
         self.said: list[str] = []
@@ -88,6 +93,9 @@ class Cluster:
     def run(self, pod: ApiObject, container: str, command: Sequence[str], seconds: float) -> str:
         words = [word for word in command[2:] if word != "--gpu"]
         options = dict(zip(words[::2], words[1::2], strict=True))
+        if "--rank" in options:
+            self.ranks.append((pod.name, options))
+            return self.rank(options)
         ends = (options["--source"], options["--peer"])
         if options.get("--measure") == "reach":
             rails = sorted(int(one.split(".")[2]) for one in ends)
@@ -109,6 +117,24 @@ class Cluster:
 
     def left(self) -> list[str]:
         return [*self.server.names("pods"), *self.server.names("configmaps")]
+
+
+def sound_rank(options: dict[str, str]) -> str:
+    """Return what a rank prints that has sent its messages by TCP over its netdev."""
+    sizes = [int(size) for size in options["--sizes"].split(",")]
+    times = [{"step": "size", "bytes": size, "seconds": 1e-3, "all_reduces": 5, "right": True} for size in sizes]
+    met = [{"step": "imported", "torch": "2.5.1", "backend": "gloo", "nccl": ""}, {"step": "met"}]
+    told = {
+        "steps": [*met, *times, {"step": "done"}],
+        "nccl": [],
+        "last": [],
+        "status": 0,
+        "hung": False,
+        "transmitted": {"tcp": {options["--netdev"]: 10 * sum(sizes)}, "rdma": {}},
+        "device": "",
+        "settings": {"memlock": -1, "libibverbs": True, "variables": {}},
+    }
+    return json.dumps(told)
 
 
 def rail(name: str, number: int) -> dict[str, Any]:
@@ -244,6 +270,143 @@ def test_rail_that_is_cut_is_not_said_to_be_apart(cluster: Cluster) -> None:
     report = cluster.validate()
 
     assert [(one.reached, one.why) for one in report.reach] == [(None, "no two nodes have sound ports of both")]
+
+
+def test_all_reduce_has_pods_of_its_own_with_the_image_of_the_user_and_a_rank_on_each_node(cluster: Cluster) -> None:
+    report = cluster.validate(all_reduce=AllReduce("registry/torch:1"))
+
+    assert [pod["metadata"]["name"] for pod in cluster.pods] == [
+        *(f"{RUN.name}-{number}" for number in range(3)),
+        *(f"{RUN.name}-{number}-all-reduce" for number in range(3)),
+    ]
+    (container,) = cluster.pods[-1]["spec"]["containers"]
+    assert (container["image"], container["command"]) == ("registry/torch:1", ["python3", "/railnet/rail_probe.py"])
+    assert container["resources"]["limits"] == {"memory": "2Gi", "rdma/ib_vf": 2}
+    asked = [(name, options["--rank"], options["--netdev"], options["--meet"]) for name, options in cluster.ranks]
+    assert sorted(asked) == [
+        (f"{RUN.name}-{number}-all-reduce", str(number), f"net{rail + 1}", f"{address('a', rail)}:{29400 + rail}")
+        for number in range(3)
+        for rail in (0, 1)
+    ]
+    assert {options["--ranks"] for _, options in cluster.ranks} == {"3"}
+    assert [(one.rail, one.nodes, one.is_done) for one in report.all_reduces] == [
+        (0, ("a", "b", "c"), True),
+        (1, ("a", "b", "c"), True),
+    ]
+    assert (report.findings, report.untested, report.unjudged, cluster.left()) == ((), (), (), [])
+
+
+def test_pods_of_the_all_reduce_come_when_the_first_ones_have_given_their_vfs_back(cluster: Cluster) -> None:
+    there: list[list[str]] = []
+    cluster.rank = lambda options: there.append(cluster.server.names("pods")) or sound_rank(options)
+    cluster.validate(all_reduce=AllReduce("registry/torch:1"))
+
+    assert {name for names in there for name in names} == {f"{RUN.name}-{number}-all-reduce" for number in range(3)}
+
+
+def test_gpus_are_for_the_pods_of_the_all_reduce_alone(cluster: Cluster) -> None:
+    cluster.validate(all_reduce=AllReduce("registry/torch:1", "nvidia.com/gpu"))
+
+    limits = [pod["spec"]["containers"][0]["resources"]["limits"] for pod in cluster.pods]
+    assert limits == [
+        *[{"memory": "256Mi", "rdma/ib_vf": 2}] * 3,
+        *[{"memory": "8Gi", "rdma/ib_vf": 2, "nvidia.com/gpu": 1}] * 3,
+    ]
+
+
+def test_node_whose_rail_is_cut_has_no_rank_on_it(cluster: Cluster) -> None:
+    cluster.answer = lambda source, peer: CUT if address("b", 1) in (source, peer) else SOUND
+    report = cluster.validate(all_reduce=AllReduce("registry/torch:1"))
+
+    assert [(one.nodes, one.left_out) for one in report.all_reduces] == [(("a", "b", "c"), ()), (("a", "c"), ("b",))]
+    assert [one.kind for one in report.findings] == ["cut"]
+    assert report.untested == ("all-reduce over rail 1: without b, where it is cut",)
+
+
+def test_rail_without_a_sound_pair_has_no_all_reduce_and_that_is_said(cluster: Cluster) -> None:
+    cluster.answer = lambda source, peer: CUT if source.split(".")[2] == "1" else SOUND
+    one_rail = cluster.validate(all_reduce=AllReduce("registry/torch:1"))
+    cluster.answer = lambda source, peer: CUT
+    none = cluster.validate(all_reduce=AllReduce("registry/torch:1"))
+
+    assert one_rail.untested == ("all-reduce over rail 1: fewer than two pods have this rail, and a sound pair",)
+    assert none.untested == ("all-reduce over rails 0, 1: no pair of any rail is sound",)
+    assert len(cluster.pods) == 3 * 3  # the second run has none for the all-reduce
+
+
+def test_pods_that_a_quota_forbids_cost_the_all_reduce_alone(cluster: Cluster) -> None:
+    def refuse(request: Request) -> Answer | None:
+        of_all_reduce = str(request).startswith("create pods/") and "-all-reduce" in str(request)
+        return status(403, "exceeded quota: gpus") if of_all_reduce else None
+
+    cluster.server.before = refuse
+    report = cluster.validate(all_reduce=AllReduce("registry/torch:1"))
+
+    assert len(report.measured) == 6
+    (why,) = report.untested
+    assert why.startswith("all-reduce over rails 0, 1: its pods were not created: ")
+    assert "exceeded quota: gpus" in why
+    assert cluster.left() == []
+
+
+def test_rank_that_is_lost_is_a_finding_and_a_rank_that_hangs_after_it_is_not_awaited(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(all_reduce_run, "_GRACE_SECONDS", 0.2)
+    ended = threading.Event()
+
+    def rank(options: dict[str, str]) -> str:
+        if options["--netdev"] == "net1" and options["--rank"] == "1":
+            raise RequestFailed("cannot run a command by pods/x: the container is gone")
+        if options["--netdev"] == "net1":
+            ended.wait(60)
+        return sound_rank(options)
+
+    cluster.rank = rank
+    began = time.monotonic()
+    report = cluster.validate(all_reduce=AllReduce("registry/torch:1"))
+    ended.set()
+
+    assert time.monotonic() - began < 30
+    assert [(one.kind, one.rail, one.nodes) for one in report.findings] == [("allreduce", 0, ("b",))]
+    assert report.findings[0].text.endswith(
+        "the rank of node b was lost: cannot run a command by pods/x: the container is gone"
+    )
+    assert [one.is_done for one in report.all_reduces] == [False, True]
+    assert cluster.left() == []
+
+
+@pytest.mark.parametrize("answer", ["", "torch: not found", '{"steps": NaN}', "x" * 100_000])
+def test_rank_that_prints_nonsense_is_a_finding_of_little_text(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    monkeypatch.setattr(all_reduce_run, "_GRACE_SECONDS", 0.2)
+    cluster.rank = lambda options: answer if options["--rank"] == "2" else sound_rank(options)
+    report = cluster.validate(all_reduce=AllReduce("registry/torch:1"))
+
+    assert [(one.rail, one.nodes) for one in report.findings] == [(0, ("c",)), (1, ("c",))]
+    assert all("it has printed" in one.text and len(one.text) < 1000 for one in report.findings)
+
+
+def test_image_without_python_is_not_tested_and_is_not_awaited(cluster: Cluster) -> None:
+    why = {"reason": "StartError", "message": 'exec: "python3": executable file not found in $PATH'}
+    failed = {"phase": "Failed", "containerStatuses": [{"name": "probe", "state": {"terminated": why}}]}
+
+    def start(request: Request) -> Answer | None:
+        cluster.start(request)
+        for key, pod in list(cluster.server.objects.items()):
+            if key[0] == "pods" and key[2].endswith("-all-reduce"):
+                cluster.server.objects[key] = {**pod, "status": failed}
+        return None
+
+    cluster.server.after = start
+    report = cluster.validate(all_reduce=AllReduce("scratch:1"))
+
+    assert len(report.measured) == 6
+    assert report.findings == ()
+    assert report.untested[0].startswith(f"all-reduce on node a: pod {RUN.name}-0-all-reduce has ended: ")
+    assert 'exec: "python3": executable file not found in $PATH' in report.untested[0]
+    assert report.untested[-1] == ("all-reduce over rails 0, 1: fewer than two pods have this rail, and a sound pair")
 
 
 def test_gpudirect_has_a_gpu_in_each_pod_and_where_it_cannot_be_tried_that_is_said(cluster: Cluster) -> None:
@@ -417,7 +580,7 @@ def test_pods_are_waited_for_whose_kubelet_reports_their_end_late(
             cluster.server.add("pods", {**found, "metadata": metadata})
         return Answer(200, "application/json", "", b"{}") if request.about.resource == "pods" else None
 
-    monkeypatch.setattr(validation, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    monkeypatch.setattr(probe_pods, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
     cluster.server.before = end
     cluster.validate()
 
@@ -453,8 +616,9 @@ def test_api_server_that_refuses_to_delete_is_said(cluster: Cluster) -> None:
     assert "you lack the right 'delete'" in cluster.said[-2]
 
 
-def test_probe_is_a_program_for_an_older_python() -> None:
-    source = Path(rail_probe.__file__).read_text()
+@pytest.mark.parametrize("program", [rail_probe, all_reduce_program])
+def test_program_of_a_pod_is_for_an_older_python(program: ModuleType) -> None:
+    source = Path(str(program.__file__)).read_text()
     imports = [one for one in ast.parse(source, feature_version=(3, 9)).body if isinstance(one, ast.ImportFrom)]
 
     assert imports[0].module == "__future__"  # and annotations are not evaluated
