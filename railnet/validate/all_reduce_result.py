@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 _MOST_TEXT = 400  # characters of a pod's own words that are kept
 _MOST_NETDEVS = 64
 _LEAST_SECONDS, _MOST_SECONDS = 1e-7, 1e4  # of one all-reduce; a packet alone takes longer than the first
-# "Channel 00/0 : 1[1] -> 0[0] [receive] via NET/IB/0/GDRDMA" and "Using network Socket": NVIDIA/nccl, src/transport/net.cc and src/init.cc.
-_VIA = re.compile(r"via NET/([^/\s]+)/\d+(/GDRDMA)?")
+# "Channel 00/0 : 1[1] -> 0[0] [receive] via NET/IB/0/GDRDMA", with "0(1)" if rank 1 sends for another one, and "Using network Socket":
+# NVIDIA/nccl, src/transport/net.cc and src/init.cc.
+_VIA = re.compile(r"via NET/([^/]+)/\d+(?:\(\d+\))?(/GDRDMA)?")
 _USING = re.compile(r"Using network (\S+)")
 
 

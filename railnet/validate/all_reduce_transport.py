@@ -40,14 +40,22 @@ def path_of(result: RankResult, netdev: str, ranks: int) -> MessagePath:
     own = result.by_tcp.get(netdev, 0)
     if own >= enough:
         return MessagePath(MessageTransport.TCP, f"over TCP on {netdev}")
-    if netdev in result.by_rdma:
-        if result.by_rdma[netdev] - own >= enough:
-            return MessagePath(MessageTransport.RDMA, f"over RDMA{_with_gpu(result)}")
-    elif result.device and result.network.startswith("IB"):
-        return MessagePath(
-            MessageTransport.RDMA,
-            f"over RDMA{_with_gpu(result)}, as NCCL says: the counters of {result.device} cannot be read",
-        )
+    if result.by_rdma.get(netdev, 0) - own >= enough:
+        return MessagePath(MessageTransport.RDMA, f"over RDMA{_with_gpu(result)}")
+    if other := _other_path(result, netdev, enough):
+        return MessagePath(MessageTransport.ELSEWHERE, f"not over {netdev}: {other} has carried it")
+    if result.device and result.network.startswith(
+        "IB"
+    ):  # NCCL was given this device alone; a driver may count nothing of a VF
+        words = f"over RDMA{_with_gpu(result)}, as NCCL says: the counters of {result.device} do not show it"
+        return MessagePath(MessageTransport.RDMA, words)
+    return MessagePath(
+        MessageTransport.ELSEWHERE, f"not over {netdev}, and no other interface of the pod has counted it"
+    )
+
+
+def _other_path(result: RankResult, netdev: str, enough: float) -> str:
+    """Return the netdev or the RDMA port of another rail that has carried the messages; empty if none has."""
     others = {
         **{name: count for name, count in result.by_tcp.items() if name != netdev},
         **{
@@ -57,11 +65,7 @@ def path_of(result: RankResult, netdev: str, ranks: int) -> MessagePath:
         },
     }
     most = max(others, key=lambda name: others[name], default="")
-    if most and others[most] >= enough:
-        return MessagePath(MessageTransport.ELSEWHERE, f"not over {netdev}: {most} has carried it")
-    return MessagePath(
-        MessageTransport.ELSEWHERE, f"not over {netdev}, and no other interface of the pod has counted it"
-    )
+    return most if most and others[most] >= enough else ""
 
 
 def look_without_rdma(result: RankResult) -> str:

@@ -107,6 +107,7 @@ def test_counter_that_was_reset_meanwhile_says_nothing() -> None:
             "IB/GDRDMA",
         ),
         (("NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Socket/0",), "Socket"),
+        (("NCCL INFO Channel 00/0 : 1[0] -> 0[0] [send] via NET/IBext_v8/0(1)/GDRDMA/Shared",), "IBext_v8/GDRDMA"),
         (("NCCL INFO NET/Plugin : No plugin found (libnccl-net.so)",), ""),
         ((), ""),
     ],

@@ -21,7 +21,7 @@ _MUCH = 23 << 20
         (
             nccl(by_rdma={}),
             MessageTransport.RDMA,
-            "over RDMA, as NCCL says: the counters of mlx5_7 cannot be read",
+            "over RDMA, as NCCL says: the counters of mlx5_7 do not show it",
         ),
         (
             result(by_tcp={"eth0": _MUCH, "net1": 3000}),
@@ -33,9 +33,14 @@ _MUCH = 23 << 20
             MessageTransport.ELSEWHERE,
             "not over net1: RDMA of net2 has carried it",
         ),
-        # NCCL says IB, and the port of this rail has counted nothing
+        # NCCL was given this rail's device alone, and a driver may count nothing of a VF
         (
             nccl(by_rdma={"net1": 100}),
+            MessageTransport.RDMA,
+            "over RDMA, as NCCL says: the counters of mlx5_7 do not show it",
+        ),
+        (
+            nccl(by_rdma={"net1": 100}, network="Socket"),
             MessageTransport.ELSEWHERE,
             "not over net1, and no other interface of the pod has counted it",
         ),
