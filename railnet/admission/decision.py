@@ -17,7 +17,7 @@ from railnet.admission.host_network import HostNetwork
 from railnet.admission.review_configuration import Namespace, Policy, switch
 from railnet.errors import Misconfigured, NotPermitted, NotReady
 from railnet.jobs.gpus import gpu_count
-from railnet.jobs.hiding_settings import hiding, is_other_rdma
+from railnet.jobs.hiding_settings import hiding, hiding_variables, is_other_rdma
 from railnet.jobs.name_truncation import shortened
 from railnet.jobs.operators import Default, Part
 from railnet.jobs.railnet_labels import JOB, NET1, RANK, ROLE
@@ -54,11 +54,13 @@ class Untouched:
         reason: why, a clause.
         operator: the name of the operator that made the pod; empty if the operator is unknown or was not looked for.
         why: of a recognised pod, the reason without its name.
+        hidden: settings of a launcher that keep the ranks which it starts from their VFs, in clauses.
     """
 
     reason: str
     operator: str = field(default="", compare=False)
     why: str = field(default="", compare=False)
+    hidden: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,7 @@ def _rail(
         requested = by_claims + (requested or 0)
     part, reason = _part(member, pod, requested, namespace, labelled=labelled)
     if part is Part.APART:
-        return _untouched(member, reason)
+        return replace(_untouched(member, reason), hidden=tuple(_hidden_from_ranks(pod, member, policy)))
     resource = _resource(pod, namespace, policy)
     if resource is None:
         return _untouched(member, "'limits' lets pods of its namespace have no VFs")
@@ -199,6 +201,14 @@ def _rail(
 
 def _untouched(member: RecognisedPod, reason: str) -> Untouched:
     return Untouched(f"{member} ({member.operator.name}): {reason}", member.operator.name, reason)
+
+
+def _hidden_from_ranks(pod: Pod, member: RecognisedPod, policy: Policy) -> Iterator[str]:
+    """Yield what a launcher without a VF sets for its ranks: it does not know whether these have VFs."""
+    if member.part is Part.LAUNCHES:
+        net1 = _reachable(pod, pod.annotations, policy)
+        for clause in hiding_variables(pod.containers[member.container], net1=net1):
+            yield f"for ranks that have a VF: {clause}"
 
 
 def _switched_off(pod: Pod, label: bool | None, namespace: Namespace) -> str | None:

@@ -70,7 +70,7 @@ def warnings(pod: Pod, decision: Decision) -> tuple[str, ...]:
             texts.append(
                 f"{tf_config.VARIABLE} has names in Service {name}: create it, headless, with the pods' addresses on net1"
             )
-        texts += decision.hidden
+    texts += decision.hidden
     more = len(texts) - _MAX_WARNINGS
     if more > 0:
         texts = [*texts[:_MAX_WARNINGS], f"{more} more warnings"]

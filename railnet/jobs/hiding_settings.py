@@ -33,12 +33,16 @@ _VERBS = (
     "ud_mlx5",
     "dc_mlx5",
 )
+_FAMILIES = {"rc", "ud", "dc"}  # each stands for all transports that begin with it, and ib for all of these
 _EACH_MCA = re.compile(r"--?(?:g?mca|prtemca)\s+(\w+)\s+(\S+)")
-_EACH_ASSIGNMENT = re.compile(r"(?<![\w.])([A-Z][A-Za-z0-9_]+)=(\S+)")
+# A value that no quotes enclose ends before a sign of the shell.
+_EACH_ASSIGNMENT = re.compile(r"""(?<![\w.])([A-Z][A-Za-z0-9_]+)=("[^"]*"|'[^']*'|[^\s;&|()<>]+)""")
+_COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#.*")  # in the text of a script
 # Of the kernel, or of the PCI address: mlx5_0, mlx5_bond_0, ibp65s0, rocep65s0f1v2.
 _NUMBERED = re.compile(r"[_sfv]\d+$")
 _BEGINNINGS = ("mlx5_", "ibp", "rocep")  # of the names of VFs
 _QUOTES = "\"';"
+_NUMBER = re.compile(r"\s*[-+]?(?:0[xX]([0-9a-fA-F]+)|(\d+))")
 
 
 class _Setting(NamedTuple):
@@ -61,11 +65,7 @@ def hiding(pod: Pod, container: Container, rails: Collection[str], *, net1: bool
         rails: the resources of rails.
         net1: whether the pod has an interface net1 with an address.
     """
-    settings = {**container.env, **_assigned(container.words)}  # what a command assigns, its programs see
-    for setting in _SETTINGS:
-        value = settings.get(setting.name)
-        if value and "$" not in value and (net1 or not setting.names_net1) and setting.hides(value):
-            yield f"{setting.name} is {value:.60}: {setting.effect}"
+    yield from hiding_variables(container, net1=net1)
     if net1:
         yield from (
             f"{key}: Multus names its interfaces net1, net2, too" for key in _MULTUS if pod.annotations.get(key)
@@ -73,6 +73,15 @@ def hiding(pod: Pod, container: Container, rails: Collection[str], *, net1: bool
     for name in container.resources:
         if name not in rails and is_other_rdma(name):
             yield f"the container also asks for {name}: its programs may use that device in place of the VF"
+
+
+def hiding_variables(container: Container, *, net1: bool) -> Iterator[str]:
+    """Yield the variables alone: those of a launcher without a VF reach the ranks that it starts, which have one."""
+    settings = {**container.env, **_assigned(container.words)}  # what a command assigns, its programs see
+    for setting in _SETTINGS:
+        value = settings.get(setting.name)
+        if value and "$" not in value and (net1 or not setting.names_net1) and setting.hides(value):
+            yield f"{setting.name} is {value:.60}: {setting.effect}"
 
 
 def is_other_rdma(resource: str) -> bool:
@@ -85,14 +94,16 @@ def is_other_rdma(resource: str) -> bool:
 
 def _assigned(words: Collection[str]) -> Mapping[str, str]:
     """Return the variables that a command sets: `NAME=VALUE`, and parameters of Open MPI as the variables that they stand for."""
-    command = " ".join(words)
+    command = " ".join(_COMMENT.sub("", word) for word in words)
     variables = {f"OMPI_MCA_{name}": value for name, value in _EACH_MCA.findall(command)}
     assigned = dict(_EACH_ASSIGNMENT.findall(command))
     return {name: value.strip(_QUOTES) for name, value in {**variables, **assigned}.items()}
 
 
 def _is_on(value: str) -> bool:
-    return value.strip() not in ("", "0")
+    """Return whether NCCL reads a number other than zero, as strtoll does (NVIDIA/nccl, src/misc/param.cc, ncclLoadParam): `true` is zero."""
+    number = _NUMBER.match(value)
+    return number is not None and set(number[1] or number[2]) != {"0"}
 
 
 def _is_sockets(value: str) -> bool:
@@ -141,7 +152,9 @@ def _names_devices_of_ucx(value: str) -> bool:
 
 
 def _is_without_verbs(value: str) -> bool:
-    return not value.startswith("^") and set(value.split(",")).isdisjoint(_VERBS)
+    """Return whether a list of UCX's transports, or with ^ the list of those that it leaves out, leaves no verbs (ucp/core/ucp_context.c)."""
+    names = set(value.removeprefix("^").split(","))
+    return "ib" in names or names >= _FAMILIES if value.startswith("^") else names.isdisjoint(_VERBS)
 
 
 _NOT_NET1 = "it does not use net1"

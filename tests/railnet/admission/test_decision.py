@@ -228,6 +228,36 @@ def test_labels_that_the_pod_has_stay():
     assert reviewed(pod)["metadata"]["labels"]["railnet.io/job"] == "mine"
 
 
+def a_launcher(*command: str, **changes: Any) -> dict[str, Any]:
+    launcher = a_pod("launcher", gpus=0, **changes)
+    launcher["metadata"]["labels"][f"{JOB}operator-name"] = "mpijob-controller"
+    launcher["spec"]["containers"][0]["command"] = list(command)
+    return launcher
+
+
+def test_launcher_without_a_vf_is_told_what_hides_the_vfs_of_its_ranks():
+    launcher = a_launcher(
+        "sh", "-c", "exec mpirun -mca btl_tcp_if_exclude lo,docker0 -x NCCL_IB_DISABLE=1 python train.py"
+    )
+
+    assert not gets(launcher)
+    assert ask(launcher)["warnings"] == ["for ranks that have a VF: NCCL_IB_DISABLE is 1: NCCL uses no VF"]
+
+
+@pytest.mark.parametrize("changes", [{}, {"labels": OFF}])
+def test_launcher_whose_settings_hide_nothing_causes_no_warning(changes: dict[str, Any]):
+    hides = ["-x", "NCCL_IB_DISABLE=1"] if changes else []
+
+    assert "warnings" not in ask(a_launcher("mpirun", *hides, "python", "train.py", **changes))
+
+
+def test_pod_that_takes_no_part_is_told_nothing_of_vfs():
+    evaluator = a_pod("evaluator")
+    evaluator["spec"]["containers"][0]["env"] = [{"name": "NCCL_IB_DISABLE", "value": "1"}]
+
+    assert "warnings" not in ask(evaluator)
+
+
 def test_label_written_as_an_annotation_has_no_effect_and_causes_a_warning():
     pod = {
         "metadata": {"name": "p", "labels": dict(ON), "annotations": {"railnet.io/role": "ps"}},

@@ -28,6 +28,7 @@ def hidden(
     ("name", "value"),
     [
         ("NCCL_IB_DISABLE", "1"),
+        ("NCCL_IB_DISABLE", "0x1"),
         ("NCCL_NET", "Socket"),
         ("NCCL_IB_HCA", "mlx5_0,mlx5_1"),
         ("NCCL_IB_HCA", "=mlx5_0:1"),
@@ -41,6 +42,8 @@ def hidden(
         ("UCX_NET_DEVICES", "mlx5_0:1"),
         ("UCX_NET_DEVICES", "eth0"),
         ("UCX_TLS", "tcp,self,sm"),
+        ("UCX_TLS", "^ib"),
+        ("UCX_TLS", "^rc,ud,dc"),
         ("GLOO_SOCKET_IFNAME", "eth0"),
         ("TP_SOCKET_IFNAME", "eth0"),
         ("HOROVOD_GLOO_IFACE", "eth0"),
@@ -59,6 +62,8 @@ def test_variable_that_hides_the_vfs_is_named_with_its_value(name: str, value: s
     ("name", "value"),
     [
         ("NCCL_IB_DISABLE", "0"),
+        ("NCCL_IB_DISABLE", "0x0"),
+        ("NCCL_IB_DISABLE", "true"),
         ("NCCL_NET", "IB"),
         ("NCCL_IB_HCA", "mlx5"),
         ("NCCL_IB_HCA", "mlx5_"),
@@ -76,6 +81,7 @@ def test_variable_that_hides_the_vfs_is_named_with_its_value(name: str, value: s
         ("UCX_NET_DEVICES", "all"),
         ("UCX_TLS", "rc,self,sm"),
         ("UCX_TLS", "^tcp"),
+        ("UCX_TLS", "^rc"),
         ("GLOO_SOCKET_IFNAME", "net1"),
         ("OMPI_MCA_btl_tcp_if_include", "eth0,net1"),
         ("OMPI_MCA_btl_tcp_if_include", "10.56.0.0/16"),
@@ -96,6 +102,20 @@ def test_variable_that_leaves_the_vfs_in_use_is_not_named(name: str, value: str)
 )
 def test_variable_that_the_command_assigns_is_named(command: list[str]) -> None:
     assert hidden(command=command) == ["NCCL_IB_DISABLE is 1: NCCL uses no VF"]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "# NCCL_IB_DISABLE=1\nexec python train.py",
+        "exec python train.py  # with NCCL_IB_DISABLE=1 it was slow",
+        "export GLOO_SOCKET_IFNAME=net1&& exec python train.py",
+        "(export GLOO_SOCKET_IFNAME=net1) | tee log",
+        'export NCCL_IB_HCA="^mlx4_0 "; exec python train.py',
+    ],
+)
+def test_comment_and_signs_of_the_shell_are_no_value(script: str) -> None:
+    assert hidden(command=["sh", "-c", script]) == []
 
 
 def test_variable_that_the_command_assigns_anew_counts() -> None:
