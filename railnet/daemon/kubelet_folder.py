@@ -10,13 +10,14 @@ from pathlib import Path
 
 from railnet.configuration import HostConfiguration
 from railnet.kernel.files import open_below, read_below
-from railnet.kernel.processes.command_lines import command_lines, environment
+from railnet.kernel.processes.command_lines import CommandLine, command_lines, environment
+from railnet.kernel.processes.listening_sockets import listening_paths
 from railnet.kernel.threads.bounded_threads import BoundedThreads
 from railnet.kernel.threads.file_reads import read_in_time
 from railnet.kernel.threads.thread_opened_descriptor import ThreadOpenedDescriptor
 from railnet.kernel.waiting import take_outcome
 from railnet.kubelet.dra_manager_state import NAME
-from railnet.kubelet.root_folder import DEFAULT, POD_RESOURCES, REGISTRY, KubeletFolder, root_folder
+from railnet.kubelet.root_folder import DEFAULT, POD_RESOURCES, REGISTRY, KubeletFolder, root_folder, runs_kubelet
 
 _PROC = Path("/proc")  # the host's processes: the DaemonSet's pod is in the host's PID namespace
 _SECONDS = 2.0  # thousands of processes take a tenth of it
@@ -153,15 +154,47 @@ def running_kubelet(
     """
     for process in command_lines(proc, may_read):
         with suppress(OSError, ValueError):
-            path = root_folder(process.words, _Environment(proc, process.pid), lambda name: _text(root, name))
+            path = _root_of(process, root, proc)
             if path is not None and _is_shared(root, proc / str(process.pid) / "root", f"{path}/{REGISTRY}"):
                 return KubeletFolder(Path(path), f"--root-dir of kubelet, process {process.pid}")
     return None
 
 
-def has_kubelet(proc: Path = _PROC) -> bool:
-    """Return whether a process has the command line of a kubelet, of this host or of a node in a container."""
-    return any(root_folder(process.words, {}, lambda _: "") is not None for process in command_lines(proc))
+def may_have_kubelet(root: Path, proc: Path = _PROC) -> bool:
+    """Return whether a kubelet runs that may be this host's: not one of a node in a container, whose folder this host does not have."""
+    return any(
+        not _is_of_a_container(process, root, proc) for process in command_lines(proc) if runs_kubelet(process.words)
+    )
+
+
+def _is_of_a_container(process: CommandLine, root: Path, proc: Path) -> bool:
+    """Return whether a kubelet has made its folder, and the host has none there, or another one. What cannot be read is not known."""
+    try:
+        path = _root_of(process, root, proc)
+        if path is None:
+            return False
+        registry = f"{path}/{REGISTRY}"
+        own = _identity(proc / str(process.pid) / "root", registry)
+    except (OSError, ValueError):
+        return False
+    try:
+        return _identity(root, registry) != own
+    except OSError as error:
+        return isinstance(error, FileNotFoundError | NotADirectoryError)
+
+
+def _root_of(process: CommandLine, root: Path, proc: Path) -> str | None:
+    """Return the root folder that a process has, if it is a kubelet, by its own paths.
+
+    Raises:
+        OSError, ValueError: it cannot be known.
+    """
+    return root_folder(
+        process.words,
+        _Environment(proc, process.pid),
+        lambda name: _text(root, name),
+        lambda: listening_paths(proc, process.pid),
+    )
 
 
 class _Environment(dict[str, str]):

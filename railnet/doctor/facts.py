@@ -34,7 +34,7 @@ class Unread:
 class KubeletFolders(NamedTuple):
     """Kubelet's folders: where the daemon looks, where the running kubelet has its root (None without one), and what is missing, in words.
 
-    `is_there` is whether a kubelet runs or one of the folders exists.
+    `is_there` is whether a kubelet runs that may be this host's, or one of the folders exists.
     """
 
     looked_for: KubeletFolder

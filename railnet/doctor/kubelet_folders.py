@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from railnet.configuration import HostConfiguration
-from railnet.daemon.kubelet_folder import find, has_kubelet, running_kubelet
+from railnet.daemon.kubelet_folder import find, may_have_kubelet, running_kubelet
 from railnet.doctor.facts import KubeletFolders
 from railnet.kernel.files import open_below
 from railnet.kubelet.root_folder import REGISTRY
@@ -22,7 +22,8 @@ def read(host: HostConfiguration, proc: Path) -> KubeletFolders:
     missing = [
         f"{folder}: {error.strerror}" for folder, error in refused.items() if isinstance(error, FileNotFoundError)
     ]
-    return KubeletFolders(looked_for, running, tuple(missing), has_kubelet(proc) or None in refused.values())
+    is_there = None in refused.values() or may_have_kubelet(host.root, proc)
+    return KubeletFolders(looked_for, running, tuple(missing), is_there)
 
 
 def _refusal(root: Path, folder: str) -> OSError | None:

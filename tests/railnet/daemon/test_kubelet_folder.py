@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from railnet.configuration import HostConfiguration
-from railnet.daemon.kubelet_folder import KubeletSearch, find, running_kubelet
+from railnet.daemon.kubelet_folder import KubeletSearch, find, may_have_kubelet, running_kubelet
 from railnet.kubelet.root_folder import KubeletFolder
 
 
@@ -26,6 +26,16 @@ class Host:
         (process / "cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in command))
         (process / "environ").write_bytes(environ)
         (process / "root").symlink_to(root or self.root)
+
+    def listens(self, pid: int, *paths: str) -> None:
+        process = self.proc / str(pid)
+        for folder in ("fd", "net"):
+            (process / folder).mkdir()
+        lines = ["Num       RefCount Protocol Flags    Type St Inode Path"]
+        for inode, path in enumerate(paths, 70001):
+            (process / "fd" / str(inode)).symlink_to(f"socket:[{inode}]")
+            lines.append(f"0000000004a4f188: 00000002 00000000 00010000 0001 01 {inode} {path}")
+        (process / "net/unix").write_text("\n".join([*lines, ""]))
 
     def has(self, *folders: str, root: Path | None = None) -> None:
         for folder in folders:
@@ -70,6 +80,49 @@ def test_kubelet_of_a_node_in_a_container_is_not_this_hosts(host: Host) -> None:
     host.runs(5, "kubelet", "--root-dir=/data/kubelet", root=host.other)
 
     assert running_kubelet(host.root, host.proc) is None
+
+
+def test_kubelet_of_k3s_is_found_by_its_socket(host: Host) -> None:
+    """K3s replaces its arguments by a title, so neither --kubelet-arg nor its file of settings is seen there."""
+    host.has("/var/lib/kubelet/plugins_registry", "/data/kubelet/plugins_registry")
+    host.runs(5, "/usr/local/bin/k3s server", "", "")
+    host.listens(5, "/data/kubelet/pod-resources/kubelet.sock", "/run/k3s/containerd/containerd.sock")
+
+    assert str(running_kubelet(host.root, host.proc)) == "/data/kubelet (--root-dir of kubelet, process 5)"
+
+
+def test_socket_at_a_path_without_kubelets_folder_is_no_kubelets(host: Host) -> None:
+    host.runs(5, "/usr/local/bin/k3s agent")
+    host.listens(5, "/tmp/pod-resources/kubelet.sock")
+
+    assert running_kubelet(host.root, host.proc) is None
+
+
+def test_kubelet_of_a_node_in_a_container_makes_no_node_of_this_host(host: Host) -> None:
+    host.has("/var/lib/kubelet/plugins_registry", root=host.other)
+    host.runs(5, "/usr/bin/kubelet", root=host.other)
+
+    assert not may_have_kubelet(host.root, host.proc)
+
+    host.has("/var/lib/kubelet/plugins_registry")
+
+    assert not may_have_kubelet(host.root, host.proc)
+
+
+@pytest.mark.parametrize("words", [["kubelet", "--root-dir=/data/kubelet"], ["/usr/local/bin/k3s server"]])
+def test_kubelet_that_has_no_folder_yet_may_be_this_hosts(host: Host, words: list[str]) -> None:
+    host.runs(5, *words)
+
+    assert may_have_kubelet(host.root, host.proc)
+
+
+def test_kubelet_of_this_host_makes_it_a_node(host: Host) -> None:
+    host.has("/data/kubelet/plugins_registry")
+    host.runs(4, "vim", "kubelet")
+    assert not may_have_kubelet(host.root, host.proc)
+
+    host.runs(5, "kubelet", "--root-dir=/data/kubelet")
+    assert may_have_kubelet(host.root, host.proc)
 
 
 def test_process_that_only_has_kubelets_name_is_passed_over(host: Host) -> None:
