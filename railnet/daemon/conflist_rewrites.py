@@ -26,9 +26,11 @@ class ConflistRewrites:
         self._last = signature
         while self._times and now - self._times[0] > _WITHIN_SECONDS:
             self._times.popleft()
-        if len(self._times) <= _MOST:
+        if (
+            not self._times
+        ):  # a warning lasts until there is none: changes at the pace of the limit would begin and end it for ever
             self.warning = None
-        elif self.warning is None:
+        elif len(self._times) > _MOST and self.warning is None:
             self.warning = (
                 f"another program changed or moved Railnet's CNI configuration {len(self._times)} times within a minute; Railnet keeps "
                 "what others append to it, and puts back the rest. Until it does, pods may start without rails. With Cilium, set "
