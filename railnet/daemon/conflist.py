@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from cni.host import multus_circle
 from cni.host.appended_plugins import after_railnet
-from cni.host.chain import NEWEST_WITHOUT_LISTS, OURSELVES, Primary, parse
+from cni.host.chain import NEWEST_WITHOUT_LISTS, OURSELVES, Primary, parse, unreadable
 from cni.host.errors import CONFIGURATION, CniError
 from cni.host.json_object import load_object
 from cni.host.multus_circle import LeadsBack
@@ -205,7 +205,7 @@ def find_primary(folder: ConflistFolder, configuration: Configuration) -> str:
         except LeadsBack as error:
             why = why or f" ({error})"
         except (CniError, OSError) as error:
-            broken = f"{path} cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
+            broken = str(unreadable(path, error)) if isinstance(error, OSError) else str(error)
             if path == used:
                 raise Misconfigured(f"{broken}; Railnet's configuration stays as it is") from None
             why = why or f" ({broken})"

@@ -703,3 +703,14 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not condition():  # noqa: ASYNC110 - no event reports a file
             await asyncio.sleep(0.005)
+
+
+def test_file_of_the_networks_folder_that_cannot_be_read_is_the_one_that_is_named(host: Host) -> None:
+    host.has("10-flannel.conflist")
+    (host.folder / "cbr0").mkdir()
+    (host.folder / "cbr0/10-tuning.conf").symlink_to("/absent")
+    keeper = host.activation()
+
+    keeper.look()
+
+    assert f"{FOLDER}/cbr0/10-tuning.conf cannot be read: No such file or directory" in str(keeper.trouble)
