@@ -65,7 +65,12 @@ def _of_stage(facts: PodFacts) -> Iterator[Finding]:
 def _hidden(facts: PodFacts) -> Iterator[Finding]:
     """Say which of its own settings keep the pod's programs from its VFs."""
     pod = parse(facts.pod)
-    asks = [container for container in pod.containers if not facts.rails.isdisjoint(container.resources)]
+    entries = {claim.named.entry for claim in facts.claims if dra_checks.asked_by_claims([claim], facts.rails)}
+    asks = [
+        container
+        for container in pod.containers
+        if not (facts.rails.isdisjoint(container.resources) and entries.isdisjoint(container.claims))
+    ]
     clauses = dict.fromkeys(
         clause for container in asks for clause in hiding(pod, container, facts.rails, net1=not pod.host_network)
     )

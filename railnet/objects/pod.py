@@ -36,6 +36,7 @@ class Container(NamedTuple):
         ports: the declared ports, in their order.
         words: its command and arguments.
         privileged: whether it may use all devices of its node.
+        claims: the entries of the pod's claims whose devices it gets.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Container(NamedTuple):
     ports: tuple[ContainerPort, ...] = ()
     words: tuple[str, ...] = ()
     privileged: bool = False
+    claims: tuple[str, ...] = ()
 
 
 class Pod(NamedTuple):
@@ -171,7 +173,13 @@ def _container(container: dict[str, Any], path: str) -> Container:
         ports=tuple(_ports(_mappings(container.get("ports"), path, ".ports"), path)),
         words=(*_words(container.get("command"), path, ".command"), *_words(container.get("args"), path, ".args")),
         privileged=_mapping(container.get("securityContext"), path, ".securityContext").get("privileged") is True,
+        claims=tuple(_entries(_mappings(resources.get("claims"), path, ".resources.claims"), path)),
     )
+
+
+def _entries(claims: list[dict[str, Any]], path: str) -> Iterator[str]:
+    for claim in claims:
+        yield _text(claim.get("name"), path, ".resources.claims.name")
 
 
 def _words(value: Any, path: str, key: str) -> Iterator[str]:

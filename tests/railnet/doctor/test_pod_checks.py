@@ -357,6 +357,16 @@ def test_pod_with_room_in_slices_and_without_in_allocatable_is_not_told_that_no_
     assert [one.name for one in findings(given)] == ["pod-unschedulable"]
 
 
+def test_settings_that_hide_the_vf_of_a_claim_are_named() -> None:
+    found, claims = by_claim(reserved("uid-1"), phase="Running", metadata=WITH_NET1)
+    sidecar = {"name": "log", "image": "log:1", "env": [{"name": "NCCL_NET", "value": "Socket"}]}
+    hides(found)["spec"]["containers"][0]["resources"] = {"claims": [{"name": "vf"}]}
+    found["spec"]["containers"].append(sidecar)
+
+    hidden = Finding("pod-hides-its-rail", "ml/train", "NCCL_IB_DISABLE is 1: NCCL uses no VF")
+    assert hidden in findings(facts(found, claims=claims, daemons=(READY,), node=a_node()))
+
+
 def test_claim_of_another_driver_that_cannot_be_allocated_is_not_about_rails() -> None:
     found, claims = by_claim(a_claim("vf", device_class="gpu.example.com"), **unscheduled(NO_DEVICE))
     found["spec"]["containers"][0]["resources"] = {"limits": {RAIL: "1"}, "requests": {RAIL: "1"}}
