@@ -42,7 +42,9 @@ _CHECKS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
 def findings(facts: Facts) -> tuple[Finding, ...]:
     """Return what all checks find, errors first. Of a machine that is no node only this is said, and what could not be read."""
     if not facts.is_node:
-        seen = f"no kubelet runs, and kubelet's folders and {facts.conflist_folder} have nothing of a node"
+        seen = (
+            f"no kubelet of this machine runs, and kubelet's folders and {facts.conflist_folder} have nothing of a node"
+        )
         wrong = daemon_runtime_and_gpu_checks.configuration(facts)
         return (*wrong, Finding("not-a-node", "this machine", seen), *card_checks.unreadable(facts))
     all_findings = [finding for check in _CHECKS for finding in check(facts)]

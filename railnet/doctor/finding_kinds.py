@@ -278,7 +278,8 @@ OF_A_NODE = {
     ),
     "rail-lost": FindingKind(
         "error",
-        "The pod runs, and its rail is not in it any more: another program made the VFs again, a driver was loaded again, or the card was pulled. "
+        "The pod runs, and its rail is not in it any more: another program made the VFs again or bound them to its driver, a "
+        "driver was loaded again, or the card was pulled. "
         "The kernel gives the new interface to the node, so nothing brings it back into a running pod.",
         "Delete the pod; its controller makes another, with a rail. Have what makes VFs or loads drivers leave the cards of running pods alone, "
         "and let Railnet make the VFs (`provision` in node.yaml).",

@@ -1,14 +1,15 @@
 """Rails that pods have lost: the record says that a VF is in a sandbox, and the node shows that it is not. Pure.
 
-Another program has made the VFs again, a driver was loaded again, or the card was pulled. The kernel gives a netdev that it makes to the
+Another program has made the VFs again or bound them to its driver, a driver was loaded again, or the card was pulled. The kernel gives a netdev that it makes to the
 node, not to the sandbox, so the pod cannot get its rail back: a new pod can.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from railnet.vf.inventory import Inventory
+from railnet.vf.inventory import Inventory, VirtualFunction
 from railnet.vf.pci_address import PciAddress
+from railnet.vf.provision import driver_of_vfs
 from railnet.vf.record import Attachment, Record
 
 
@@ -45,4 +46,15 @@ def _why_lost(inventory: Inventory, attachment: Attachment) -> str | None:
         return f"is on the node, as {vf.netdev.name}, and not in the pod: its driver was loaded again, or another program made the VFs again"
     if vf.driver is None:
         return "has no driver, and so no interface in the pod"
-    return None
+    return _other_driver(inventory, vf)
+
+
+def _other_driver(inventory: Inventory, vf: VirtualFunction) -> str | None:
+    """Return that a VF has a driver such as vfio-pci, a clause. With the right one, neither device need be visible here: both may be in the pod."""
+    pf = inventory.pf(vf.pf)
+    if pf is None or pf.driver is None or vf.rdma is not None:
+        return None
+    right = driver_of_vfs(pf.driver)
+    if vf.driver == right:
+        return None
+    return f"is bound to the driver {vf.driver} in place of {right}, and so has no interface in the pod"

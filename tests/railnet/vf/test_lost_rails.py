@@ -42,6 +42,15 @@ def test_rail_whose_vf_has_no_driver_is_lost() -> None:
     assert why(shown(replace(IN_POD, driver=None))) == "has no driver, and so no interface in the pod"
 
 
+def test_rail_whose_vf_another_program_bound_to_its_driver_is_lost() -> None:
+    expected = "is bound to the driver vfio-pci in place of mlx5_core, and so has no interface in the pod"
+    assert why(shown(replace(IN_POD, driver="vfio-pci", rdma=None))) == expected
+
+
+def test_rail_whose_devices_only_its_pod_sees_is_not_lost() -> None:
+    assert why(shown(replace(IN_POD, rdma=None))) == ""
+
+
 @pytest.mark.parametrize("stage", ["planned", "detaching"])
 def test_rail_of_a_sandbox_that_a_request_works_on_is_not_lost(stage: Stage) -> None:
     assert why(NODE, stage) == ""
