@@ -34,7 +34,7 @@ _VERBS = (
     "dc_mlx5",
 )
 _FAMILIES = {"rc", "ud", "dc"}  # each stands for all transports that begin with it, and ib for all of these
-_EACH_MCA = re.compile(r"--?(?:g?mca|prtemca)\s+(\w+)\s+(\S+)")
+_EACH_MCA = re.compile(r"--?(?:g?mca|omca|prtemca)\s+(\w+)\s+(\S+)")
 # A value that no quotes enclose ends before a sign of the shell.
 _EACH_ASSIGNMENT = re.compile(r"""(?<![\w.])([A-Z][A-Za-z0-9_]+)=("[^"]*"|'[^']*'|[^\s;&|()<>]+)""")
 _COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#.*")  # in the text of a script

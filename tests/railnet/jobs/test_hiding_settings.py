@@ -127,7 +127,7 @@ def test_variable_that_the_command_assigns_anew_counts() -> None:
     ]
 
 
-@pytest.mark.parametrize("option", ["-mca", "--mca", "-gmca"])
+@pytest.mark.parametrize("option", ["-mca", "--mca", "-gmca", "--omca"])
 def test_list_of_interfaces_among_the_arguments_of_mpirun_is_named(option: str) -> None:
     arguments = ["-np", "2", option, "btl_tcp_if_include", "eth0", "python", "train.py"]
 
