@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.waiting import until
 
 HOST = Path("/run/host")  # the simulated node has no private folder with the distributions' own paths
 K0S, MICROK8S = HOST / "var/lib/k0s/kubelet", HOST / "var/snap/microk8s/common/var/lib/kubelet"
+K3S = HOST / "data/kubelet"
 _SECONDS = 60
 
 
@@ -45,6 +47,23 @@ def kubelets_process(*words: str, **environ: str) -> Iterator[None]:
         yield
     finally:
         process.communicate()
+
+
+@contextmanager
+def k3s_process(root: Path) -> Iterator[None]:
+    """Run a program that shows of a kubelet what K3s does: a title in place of its command line, and the socket on which it listens."""
+    socket = root / "pod-resources/kubelet.sock"
+    socket.parent.mkdir(parents=True)
+    # The simulated kubelet answers there, in another process. The kernel goes on to show the path.
+    listens = "import os, socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); os.unlink(sys.argv[1]); print(flush=True); input()"
+    words = ["/usr/local/bin/k3s server", "-c", listens, str(socket)]
+    process = subprocess.Popen(words, executable=sys.executable, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield
+    finally:
+        process.communicate(b"\n")
 
 
 def configure(**host: str) -> None:
@@ -78,6 +97,13 @@ def test_pod_gets_its_rail_where_kubelets_file_of_arguments_names_the_root() -> 
             node.start_daemon()
 
             serve_pods(node)
+
+
+def test_pod_gets_its_rail_where_k3s_hides_its_arguments() -> None:
+    with k3s_process(K3S), a_node(K3S) as node:
+        node.start_daemon()
+
+        serve_pods(node)
 
 
 def test_readiness_names_the_folder_that_the_daemon_uses_while_kubelet_has_another() -> None:
