@@ -1,8 +1,10 @@
-"""Stand-ins for the installers of two service meshes: each does to the CNI folder what its source does, and nothing else.
+"""Stand-ins for the installers of service meshes: each does to the CNI folder what its source does, and nothing else.
 
 Istio's: istio.io/istio v0.0.0-20260827124520-eed52ebb66ad, cni/pkg/install (install.go: Run, checkValidCNIConfig, Cleanup;
 cniconfig.go: writeCNIConfig, getCNIConfigFilepath, insertCNIConfig). Linkerd's: linkerd/linkerd2-proxy-init at 0c4bb3ab,
-cni-plugin/deployment/scripts/install-cni.sh (sync, install_cni_conf, cleanup). A look every few milliseconds stands for inotify.
+cni-plugin/deployment/scripts/install-cni.sh (sync, install_cni_conf, cleanup). Consul's: hashicorp/consul-k8s,
+control-plane/subcommand/install-cni (command.go at 08976bed: Run, directoryWatcher, cleanup; cniconfig.go at 172786e6). Kuma's: kumahq/kuma,
+app/cni/pkg/install (main.go at 16cd6aef, installer_config.go at 0eb85212, validation.go at 5d7a4e85, transform.go at 8a6739ee). A look every few milliseconds stands for inotify.
 """
 
 import hashlib
@@ -123,7 +125,7 @@ class IstioInstaller(Installer):
     def _write(self, path: Path, conf: Conf) -> None:
         """Write as file.AtomicWrite does, and as Go's json.MarshalIndent prints a map."""
         temporary = path.with_name(f"{path.name}.tmp")
-        temporary.write_text(json.dumps(conf, indent=2, sort_keys=True) + "\n")
+        temporary.write_text(_as_go(conf))
         temporary.rename(path)
 
 
@@ -170,6 +172,88 @@ class LinkerdInstaller(Installer):
             path.write_text(content)  # `echo "$cni_data" > "$file"`: in place
 
 
+class ConsulInstaller(Installer):
+    """It keeps its plugin the last one of the first file. Whenever it ends it takes the plugin out of that file, and each start has another token."""
+
+    def __init__(self, folder: Path = Path("/etc/cni/net.d")) -> None:
+        """Install consul-cni."""
+        super().__init__("consul-cni", folder)
+        self._plugin: Conf = {}
+        self._starts = 0
+
+    def _begin(self) -> None:
+        self._starts += 1
+        token = f"{self.folder}/consul-cni-host-token-{self._starts}"
+        self._plugin = {"name": "consul-cni", "type": "consul-cni", "cni_host_token_path": token, "multus": False}
+
+    def _look(self) -> bool:
+        path, conf = self._first()
+        if conf["plugins"][-1:] == [self._plugin]:  # validConfig
+            return False
+        path.write_text(
+            _as_go({**conf, "plugins": [*self._without(conf)["plugins"], self._plugin]})
+        )  # os.WriteFile: in place
+        return False
+
+    def _first(self) -> tuple[Path, Conf]:
+        """Return the first file that is a list (defaultCNIConfigFile)."""
+        for path in sorted(self.folder.glob("*.conflist")):
+            try:
+                return path, json.loads(path.read_bytes())
+            except (FileNotFoundError, ValueError):  # moved away meanwhile, or half written
+                continue
+        return self.folder / "none", {"plugins": [self._plugin]}
+
+    def stop(self) -> None:
+        """End; for Consul's this is to clean up, all but its executable."""
+        super().stop()
+        self._clean()
+
+    def _clean(self) -> None:
+        path, conf = self._first()
+        path.write_text(_as_go(self._without(conf)))
+
+
+class KumaInstaller(Installer):
+    """It chooses a file when it starts, appends its plugin to it, and ends if the plugin is gone. Whenever it ends it cleans up."""
+
+    def __init__(self, folder: Path = Path("/etc/cni/net.d")) -> None:
+        """Install kuma-cni."""
+        super().__init__("kuma-cni", folder)
+        self._chosen = Path()
+
+    def _begin(self) -> None:
+        self._chosen = next(iter(sorted(self.folder.glob("*.conf")) or sorted(self.folder.glob("*.conflist"))))
+        conf = self._without(json.loads(self._chosen.read_bytes()))
+        self._replace({**conf, "plugins": [*conf["plugins"], {"type": "kuma-cni", "name": "kuma-cni"}]})
+
+    def _look(self) -> bool:
+        if not self._chosen.exists() or self.kind not in types(self._chosen):  # checkInstall
+            self._clean()
+            self._end.set()
+        return True
+
+    def stop(self) -> None:
+        """End; for Kuma's this is to clean up."""
+        super().stop()
+        self._clean()
+
+    def _clean(self) -> None:
+        (PLUGINS / self.kind).unlink(missing_ok=True)
+        if self._chosen.exists():
+            self._replace(self._without(json.loads(self._chosen.read_bytes())))
+
+    def _replace(self, conf: Conf) -> None:
+        temporary = self._chosen.with_name("kuma.tmp")
+        temporary.write_text(_as_go(conf))
+        temporary.rename(self._chosen)
+
+
+def _as_go(conf: Conf) -> str:
+    """Print a map as Go's json.MarshalIndent does."""
+    return json.dumps(conf, indent=2, sort_keys=True) + "\n"
+
+
 def types(path: Path) -> list[str]:
     """Return the types of a conflist's plugins; none if it is half written."""
     try:
@@ -194,3 +278,5 @@ INSTALLERS: dict[str, Callable[[], Installer]] = {
     "istio's own file, first": lambda: IstioInstaller(owned="00-istio-cni.conflist"),
     "linkerd": LinkerdInstaller,
 }
+# Between an end and the next start no pod gets the plugin, with Railnet and without.
+CLEAN_WHENEVER_THEY_END: dict[str, Callable[[], Installer]] = {"consul": ConsulInstaller, "kuma": KumaInstaller}

@@ -14,7 +14,15 @@ import pytest
 from simnode.node import RESOURCE, Node, Pod
 from simnode.preinstalled_files import CONFIGURATION
 from simnode.waiting import wait_until
-from tests.node.mesh_installers import INSTALLERS, RECORD, Installer, LinkerdInstaller, calls, types
+from tests.node.mesh_installers import (
+    CLEAN_WHENEVER_THEY_END,
+    INSTALLERS,
+    RECORD,
+    Installer,
+    LinkerdInstaller,
+    calls,
+    types,
+)
 from tests.node.primaries import PLUGINS
 
 NETWORKS = Path("/etc/cni/net.d")
@@ -33,7 +41,7 @@ def node() -> Iterator[Node]:
 
 @pytest.fixture(params=list(INSTALLERS))
 def installer(request: pytest.FixtureRequest, node: Node) -> Iterator[Installer]:
-    installer = INSTALLERS[request.param]()
+    installer = {**INSTALLERS, **CLEAN_WHENEVER_THEY_END}[request.param]()
     yield installer
     installer.stop()
 
@@ -143,6 +151,38 @@ def test_plugin_goes_with_its_installer(node: Node, installer: Installer) -> Non
 
     assert_once(installer.kind, "ADD", before)
     assert calls(installer.kind, "ADD").keys() == {pod.container_id for pod in before}
+
+
+@pytest.mark.parametrize("first", ["railnet", "installer"])
+@pytest.mark.parametrize("installer", list(CLEAN_WHENEVER_THEY_END), indirect=True)
+def test_installer_that_cleans_up_whenever_it_ends_gives_each_pod_its_plugin_once(
+    node: Node, installer: Installer, first: str
+) -> None:
+    steps = [lambda: install(node), installer.start]
+    for step in steps if first == "railnet" else reversed(steps):
+        step()
+        time.sleep(1.5)
+    settled(installer.kind)
+    pods = run_pods(node, "before", 3)
+
+    installer.stop()
+    settled()
+    node.stop_daemon()
+    installer.start()
+    node.start_daemon()
+    settled(installer.kind)
+    pods += run_pods(node, "after", 3)
+    for pod in pods:
+        node.remove_pod(pod)
+    installer.remove()
+    settled()
+    without = run_pods(node, "without", 2)
+    for pod in without:
+        node.remove_pod(pod)
+
+    assert_once(installer.kind, "ADD", pods)
+    assert_once(installer.kind, "DEL", pods)
+    assert calls(installer.kind, "ADD").keys() == {pod.container_id for pod in pods}
 
 
 def test_istio_that_was_first_and_started_again_leaves_no_plugin_behind(node: Node) -> None:
