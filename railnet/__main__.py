@@ -337,7 +337,7 @@ def _doctor_by_api(arguments: argparse.Namespace) -> ExitStatus:
         if arguments.cluster:
             findings = cluster_checks.findings(cluster_gathering.gather(api, rails))
         else:
-            reach = {} if arguments.validated is None else read_reach(arguments.validated)
+            reach = None if arguments.validated is None else read_reach(arguments.validated)
             facts = pod_gathering.gather(api, arguments.namespace, arguments.pod, rails, reach)
             findings = pod_checks.findings(facts)
     except (RequestFailed, ValueError) as error:

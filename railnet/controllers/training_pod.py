@@ -53,6 +53,7 @@ class TrainingPod(NamedTuple):
         devices: how many of each extended resource its containers ask for.
         gated: whether it waits for the other members of its gang.
         network: the name of the network that its addresses are said to be of; all rails of a pod are of one network.
+        rails: the numbers of its rails. Anyone who may change the pod may have written them.
     """
 
     job: Job
@@ -75,6 +76,7 @@ class TrainingPod(NamedTuple):
     stopped: bool = False
     gated: bool = False
     network: str = ""
+    rails: frozenset[int] = frozenset()
 
     @property
     def involved(self) -> InvolvedObject:
@@ -122,6 +124,7 @@ def training_pod(reported: ReportedPod) -> TrainingPod | None:
         stopped=leaving and _has_stopped(status),
         gated=GATE in pod.gates,
         network=network.removeprefix(network_status.OF_RAILNET),
+        rails=network_status.numbers_of(rails),
     )
 
 

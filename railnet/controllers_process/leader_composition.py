@@ -21,6 +21,7 @@ from railnet.controllers.informer import Informer
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.net1_names.net1_names_controller import Net1Services
 from railnet.controllers.owners import Owners
+from railnet.controllers.rails_apart_events import RailsApartEvents
 from railnet.controllers.shared_pod_watch import alone, both, each
 from railnet.controllers.sticky_addresses import StickyAddresses
 from railnet.controllers.training_pod import training_pod
@@ -131,7 +132,12 @@ class Leader:
             self._api, self._pods, self._owners, self._events, self._configuration.networks
         )
         pods = Informer(self._api, Collection("v1", "pods"), alone(training_pod), self._pods.change)
-        self._controllers = [Controller("names on net1", names.queue, names.reconcile, 4), *self._sticky_addresses()]
+        apart = RailsApartEvents(self._api, self._pods, self._owners, self._events)
+        self._controllers = [
+            Controller("names on net1", names.queue, names.reconcile, 4),
+            Controller("rails of jobs", apart.queue, apart.reconcile, 1),
+            *self._sticky_addresses(),
+        ]
         services, slices = names.informers
         self._informers = {"pods": pods, "services": services, "endpointslices": slices}
         if self._cleans_up:

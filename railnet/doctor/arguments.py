@@ -20,7 +20,7 @@ def add(doctor: argparse.ArgumentParser, configuration: Path) -> None:
         "--validated",
         type=Path,
         metavar="FILE",
-        help="with --pod: the report of `railnet validate -o json`, which says which rails reach each other",
+        help="with --pod: the report of `railnet validate -o json`, which says which rails reach each other (what `--publish` of it has left)",
     )
     add_namespace(doctor, "the pod's namespace (default)", default="default")
     add_rails(doctor)

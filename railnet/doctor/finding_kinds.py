@@ -422,7 +422,8 @@ OF_A_POD = {
     "job-rails-differ": FindingKind(
         "note",
         "Pods of this job have no rail in common with this pod. On a fabric with a spine they reach each other; without one, the job hangs.",
-        "If the job hangs, run `railnet validate -o json > FILE`, and this command with `--validated FILE`.",
+        "If the job hangs, run `railnet validate --publish`, and this command again. Without the right to write ConfigMaps of the namespace railnet, "
+        "run `railnet validate -o json > FILE`, and this command with `--validated FILE`.",
     ),
     "pod-ended": FindingKind("note", "The pod has ended, so it needs no rail any more.", "Nothing."),
 }

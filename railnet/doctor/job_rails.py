@@ -4,19 +4,18 @@ Where rails do not reach each other, a job whose pods have no rail in common han
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import product
 from typing import Any, NamedTuple
 
 from railnet.errors import Misconfigured
+from railnet.fabric.published_reach import Reach, reach_each_other
 from railnet.jobs.pod_progress import Stage, progress
+from railnet.jobs.rails_apart import shown_rails
 from railnet.jobs.recogniser import recognise
-from railnet.objects.network_status import rails_of_pod
+from railnet.objects.network_status import numbers_of, rails_of_pod
 from railnet.objects.owner_reference import controlling
 from railnet.objects.pod import parse
 
 _MOST_SHOWN = 4
-
-Reach = Mapping[frozenset[int], bool]  # of two rails; what is not there is not known
 
 
 class JobRails(NamedTuple):
@@ -35,11 +34,9 @@ def job_rails(pod: Mapping[str, Any], neighbours: Iterable[Mapping[str, Any]], r
         if not own or job is None or not _is_other(pod, neighbour) or _job(neighbour) != job:
             continue
         rails = _rails(neighbour)
-        verdicts = [
-            True if rail == other else reach.get(frozenset((rail, other))) for rail, other in product(own, rails)
-        ]
-        if rails and not any(verdicts):
-            (unknown if None in verdicts else apart).append(f"{neighbour['metadata']['name']} has {shown_rails(rails)}")
+        reached = reach_each_other(own, rails, reach)
+        if rails and not reached:
+            (unknown if reached is None else apart).append(f"{neighbour['metadata']['name']} has {shown_rails(rails)}")
     return JobRails(tuple(sorted(apart)), tuple(sorted(unknown)))
 
 
@@ -49,14 +46,8 @@ def told(pod: Mapping[str, Any], others: tuple[str, ...]) -> str:
     return f"this pod has {shown_rails(_rails(pod))}; of its job {', '.join(others[:_MOST_SHOWN])}{more}"
 
 
-def shown_rails(rails: Iterable[int]) -> str:
-    """Return rails in words."""
-    numbers = sorted(rails)
-    return f"rail{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))}"
-
-
 def _rails(pod: Mapping[str, Any]) -> frozenset[int]:
-    return frozenset(rail.rail for rail in rails_of_pod(pod) if rail.rail is not None)
+    return numbers_of(rails_of_pod(pod))
 
 
 def _is_other(pod: Mapping[str, Any], neighbour: Mapping[str, Any]) -> bool:

@@ -4,10 +4,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from railnet.apiserver.client import ApiServer
+from railnet.apiserver.rail_reach import CONFIG_MAP
 from railnet.apiserver.request import ApiObject, Collection, JsonObject, get
 from railnet.doctor.apiserver_reads import Asking
 from railnet.doctor.dra_checks import ClaimOfPod
+from railnet.doctor.facts import Unread
 from railnet.doctor.pod_facts import PodFacts
+from railnet.fabric.published_reach import UNPUBLISHED, PublishedReach, Reach, parse
 from railnet.gangs.slice_devices import pool_slice
 from railnet.jobs.gang_overview import REFUSED, WAITING
 from railnet.kubelet.dra_driver import DRIVER
@@ -22,9 +25,11 @@ _WEBHOOK = ApiObject("admissionregistration.k8s.io/v1", "mutatingwebhookconfigur
 
 
 def gather(
-    api: ApiServer, namespace: str, name: str, rails: frozenset[str], reach: Mapping[frozenset[int], bool] | None = None
+    api: ApiServer, namespace: str, name: str, rails: frozenset[str], validated: Reach | None = None
 ) -> PodFacts:
-    """Return the facts about a pod. Other objects that the user may not read are left out, and named. `reach` is as `PodFacts` has it.
+    """Return the facts about a pod. Other objects that the user may not read are left out, and named.
+
+    `validated` is what a report says of which rails reach each other; without one it is asked what is published.
 
     Raises:
         RequestFailed: the pod itself cannot be read.
@@ -38,6 +43,9 @@ def gather(
     node = (pod.get("spec") or {}).get("nodeName")
     spec = pod.get("spec") or {}
     gated = bool(spec.get("schedulingGates") or spec.get("schedulingGroup"))
+    has_rails = bool(rails_of_pod(pod))
+    published = _published(asking) if has_rails and validated is None else UNPUBLISHED
+    illegible = (Unread(str(CONFIG_MAP), published.trouble),) if published.trouble else ()
     daemons = Collection("v1", "pods", _OURS, f"app.kubernetes.io/name={_OURS}", f"spec.nodeName={node}")
     return PodFacts(
         pod=pod,
@@ -49,12 +57,17 @@ def gather(
         nodes=None if node else asking.all(Collection("v1", "nodes")),
         node=asking.one(ApiObject("v1", "nodes", node)) if node else None,
         daemons=asking.all(daemons) if node else None,
-        neighbours=asking.all(Collection("v1", "pods", namespace)) if rails_of_pod(pod) else None,
-        reach=reach or {},
+        neighbours=asking.all(Collection("v1", "pods", namespace)) if has_rails else None,
+        reach=published.reach if validated is None else validated,
         claims=tuple(_claims(asking, pod, namespace)),
         slices=() if node else asking.each(SLICES, pool_slice, may_be_absent=True) or (),
-        unread=asking.unread,
+        unread=(*asking.unread, *illegible),
     )
+
+
+def _published(asking: Asking) -> PublishedReach:
+    document = asking.one(CONFIG_MAP)
+    return UNPUBLISHED if document is None else parse(document)
 
 
 def _claims(asking: Asking, pod: JsonObject, namespace: str) -> Iterator[ClaimOfPod]:

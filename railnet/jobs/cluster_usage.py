@@ -10,13 +10,16 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from railnet.errors import Misconfigured
+from railnet.fabric.published_reach import UNPUBLISHED, PublishedReach
 from railnet.jobs.gang_overview import GangPart, GangUse, GangWait, MemberUse, gang_part, gangs
 from railnet.jobs.gpus import is_gpu
 from railnet.jobs.operators import Operator
 from railnet.jobs.pod_progress import Stage, progress
+from railnet.jobs.rails_apart import RailsApart, RailsOfPod, rails_apart
 from railnet.jobs.recogniser import recognise
 from railnet.objects import pod as pods
 from railnet.objects.conditions import is_ready
+from railnet.objects.network_status import numbers_of, rails_of_pod
 from railnet.objects.pod import Pod
 from railnet.objects.resource_amounts import CPU, MEMORY, Amounts, allocatable, requested
 
@@ -65,6 +68,7 @@ class PodUse:
         held: what it requests.
         why: what it waits for, if it does not run; may be empty.
         gang: what it says of its gang; None if it is of none.
+        rails: the numbers of the rails that it has.
     """
 
     namespace: str
@@ -76,6 +80,7 @@ class PodUse:
     runs: bool
     why: str
     gang: GangPart | None = None
+    rails: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,7 @@ class JobUse:
         held: what its bound pods request.
         wanted: what its pods request that no node has taken yet.
         reasons: what pods wait for, the most frequent first, each with the number of pods.
+        apart: two pods of the job that do not reach each other; None if all do, or if that is not known.
     """
 
     namespace: str
@@ -97,6 +103,7 @@ class JobUse:
     held: Share
     wanted: Share
     reasons: tuple[tuple[str, int], ...]
+    apart: RailsApart | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +120,7 @@ class Usage:
         nodes_of_unknown_rails: how many usable nodes have pods with rails and no rails among their resources: they offer VFs by ResourceSlices,
             which are not read here, or their device plugin has not registered. Then the rails of `room` and `free` are those of the other nodes.
         gangs: sorted by namespace and name.
+        reach: what is published of which rails reach each other.
     """
 
     nodes: int
@@ -123,6 +131,7 @@ class Usage:
     nodes_of_unknown_rails: int
     jobs: tuple[JobUse, ...]
     gangs: tuple[GangUse, ...] = ()
+    reach: PublishedReach = UNPUBLISHED
 
     @property
     def namespaces(self) -> dict[str, tuple[JobUse, ...]]:
@@ -155,11 +164,17 @@ def pod_use(pod: Mapping[str, Any], rails: frozenset[str]) -> PodUse | None:
         runs=stage is Stage.RUNNING,
         why=why,
         gang=None if known is None else gang_part(known, metadata, job, int(spec.get("priority") or 0), spec),
+        rails=numbers_of(rails_of_pod(pod)) if spec.get("nodeName") else frozenset(),
     )
 
 
-def usage(nodes: Iterable[NodeRoom], pod_uses: Iterable[PodUse], waits: Iterable[GangWait] = ()) -> Usage:
-    """Add up nodes and pods; `waits` are events about gangs."""
+def usage(
+    nodes: Iterable[NodeRoom],
+    pod_uses: Iterable[PodUse],
+    waits: Iterable[GangWait] = (),
+    reach: PublishedReach = UNPUBLISHED,
+) -> Usage:
+    """Add up nodes and pods; `waits` are events about gangs, `reach` says which rails reach each other."""
     all_nodes, all_pods = tuple(nodes), tuple(pod_uses)
     usable = {node.name: node.room for node in all_nodes if node.usable}
     held_on = dict.fromkeys(usable, Share())
@@ -179,8 +194,9 @@ def usage(nodes: Iterable[NodeRoom], pod_uses: Iterable[PodUse], waits: Iterable
             rails=sum(max(0, mine.rails - held_on[name].rails) for name, mine in usable.items())
         ),
         nodes_of_unknown_rails=sum(not mine.rails and held_on[name].rails > 0 for name, mine in usable.items()),
-        jobs=tuple(_job_use(by_job[key]) for key in sorted(by_job)),
+        jobs=tuple(_job_use(by_job[key], reach) for key in sorted(by_job)),
         gangs=gangs(_members(all_pods), waits),
+        reach=reach,
     )
 
 
@@ -190,7 +206,7 @@ def _members(all_pods: Iterable[PodUse]) -> Iterator[MemberUse]:
             yield MemberUse(pod.namespace, pod.runs, pod.gang, bound=bool(pod.node))
 
 
-def _job_use(pod_uses: list[PodUse]) -> JobUse:
+def _job_use(pod_uses: list[PodUse], reach: PublishedReach) -> JobUse:
     waiting = [pod for pod in pod_uses if not pod.runs]
     reasons = Counter(pod.why for pod in waiting if pod.why)
     return JobUse(
@@ -202,6 +218,7 @@ def _job_use(pod_uses: list[PodUse]) -> JobUse:
         held=_total(pod.held for pod in pod_uses if pod.node),
         wanted=_total(pod.held for pod in pod_uses if not pod.node),
         reasons=tuple(reasons.most_common()),
+        apart=rails_apart((RailsOfPod(pod.name, pod.rails) for pod in pod_uses), reach) if pod_uses[0].job else None,
     )
 
 

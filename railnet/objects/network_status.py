@@ -9,7 +9,7 @@ Source: k8snetworkplumbingwg/multi-net-spec v1.3.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Any, NamedTuple, TypeVar
@@ -19,6 +19,7 @@ OF_RAILNET = "railnet/"  # begins the names of Railnet's networks
 
 # Of one pod; a hostile annotation has room for thousands of each. What Railnet writes of so many rails has a quarter of these characters.
 _MOST_RAILS, _MOST_ADDRESSES, _MOST_CHARACTERS = 64, 16, 64 << 10
+_HIGHEST_RAIL = 1023  # more than a node has cards
 _NETWORK = re.compile(r"railnet/[a-z0-9][-.a-z0-9]{0,62}")
 _LONGEST_NETWORK = len(OF_RAILNET) + 63
 _INTERFACES = frozenset(f"net{number}" for number in range(1, 1000))
@@ -69,6 +70,11 @@ def rails(annotation: str) -> tuple[PublishedRail, ...]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return ()
     return tuple(sorted(published, key=_place))
+
+
+def numbers_of(published: Iterable[PublishedRail]) -> frozenset[int]:
+    """Return the numbers of rails that have one; those that no node has are left out."""
+    return frozenset(rail.rail for rail in published if rail.rail is not None and rail.rail <= _HIGHEST_RAIL)
 
 
 def usable_address(text: Any) -> str:

@@ -1,14 +1,18 @@
 """`railnet train top`: the cluster's resources against the jobs that request them."""
 
 import sys
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 
+from railnet.apiserver import rail_reach
 from railnet.apiserver.client import RequestFailed, StreamingApiServer
 from railnet.apiserver.object_watch import pages
 from railnet.apiserver.request import Collection
 from railnet.cli.output import Output
+from railnet.fabric.published_reach import UNPUBLISHED
 from railnet.jobs.cluster_usage import NodeRoom, PodUse, Usage, node_room, pod_use, usage
 from railnet.jobs.gang_overview import REFUSED, WAITING, GangWait, gang_wait
 from railnet.train.failure import TrainFailed
@@ -22,6 +26,7 @@ _EVENTS = "events"
 _REASONS = (WAITING, REFUSED)  # a field selector has one of them
 _REDRAW_SECONDS = 1.0
 _LOOK_SECONDS = 1.0
+_REACH_SECONDS = 60.0  # which rails reach each other changes with the fabric
 
 
 class NotAllowed(TrainFailed):
@@ -48,6 +53,7 @@ def watch(api: StreamingApiServer, namespace: str | None, rails: frozenset[str],
     """
     look(api, namespace, rails)  # raises what a watch would only wait for
     told = _waits(api, namespace) is not None
+    reach, asked = rail_reach.read(api), time.monotonic()
     collections: dict[str, tuple[Collection, Keep]] = {
         PODS: (everything(PODS, namespace), partial(pod_use, rails=rails)),
         **({} if namespace else {_NODES: (everything(_NODES), partial(node_room, rails=rails))}),
@@ -60,7 +66,11 @@ def watch(api: StreamingApiServer, namespace: str | None, rails: frozenset[str],
                 continue
             nodes = live.of(_NODES) if namespace is None else ()
             waits = [wait for reason in _REASONS for wait in live.of(reason)] if told else ()
-            cluster_usage = usage(nodes, live.of(PODS), waits)
+            if time.monotonic() - asked > _REACH_SECONDS:
+                with suppress(RequestFailed):  # what was known stays; `trouble` says that no answer comes
+                    reach = rail_reach.read(api)
+                asked = time.monotonic()
+            cluster_usage = usage(nodes, live.of(PODS), waits, reach)
             if output.for_programs:
                 text = output.text_of_series(as_json(cluster_usage, nodes=namespace is None))
                 if text != printed:  # a change need not be one of what is shown
@@ -81,7 +91,8 @@ def look(api: StreamingApiServer, namespace: str | None, rails: frozenset[str]) 
     try:
         pods = list(_pods(api, namespace, rails))
         waits = _waits(api, namespace) if any(pod.gang is not None and not pod.node for pod in pods) else ()
-        return usage(_nodes(api, rails) if namespace is None else (), pods, waits or ())
+        reach = rail_reach.read(api) if any(pod.rails for pod in pods) else UNPUBLISHED
+        return usage(_nodes(api, rails) if namespace is None else (), pods, waits or (), reach)
     except RequestFailed as error:
         if error.status == HTTPStatus.FORBIDDEN and namespace is None:
             raise NotAllowed(f"{error}; the pods of one namespace are shown by -n NAMESPACE") from None

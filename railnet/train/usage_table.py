@@ -6,6 +6,8 @@ from typing import Any
 from railnet.cli.table import Column, aligned
 from railnet.jobs.cluster_usage import JobUse, Share, Usage
 from railnet.jobs.gang_overview import GangUse
+from railnet.jobs.rails_apart import as_json as apart_as_json
+from railnet.jobs.rails_apart import words as apart_words
 from railnet.objects.resource_amounts import CPU, MILLI, amount_text
 
 _SHARES = (
@@ -60,6 +62,8 @@ def rendered(usage: Usage, *, nodes: bool, wide: bool = False) -> Iterator[str]:
     waiting = [
         *(line for job in usage.jobs for line in _waiting(job)),
         *(_gang_line(gang) for gang in usage.gangs if gang.gated or gang.why),
+        *(f"{job.namespace}/{job.name}: {apart_words(job.apart)}" for job in usage.jobs if job.apart is not None),
+        *([usage.reach.trouble] if usage.reach.trouble else []),
     ]
     if waiting:
         yield ""
@@ -158,6 +162,7 @@ def _job(job: JobUse) -> dict[str, Any]:
         "requested": _numbers(job.held),
         "wanted": _numbers(job.wanted),
         "reasons": [{"why": why, "pods": count} for why, count in job.reasons],
+        "railsApart": apart_as_json(job.apart),
     }
 
 

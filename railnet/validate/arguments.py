@@ -4,6 +4,7 @@ import argparse
 import math
 import os
 import uuid
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,12 @@ from railnet.cli.arguments import RAILS, add_connection, add_namespace, add_outp
 from railnet.cli.exit_status import ExitStatus
 from railnet.cli.messages import say
 from railnet.cli.output import Form, Output
+from railnet.fabric.published_reach import NAME, NAMESPACE
 from railnet.validate.failure import ValidateFailed
 from railnet.validate.mode import Mode
 
 if TYPE_CHECKING:
+    from railnet.apiserver.client import ApiServer
     from railnet.validate.report import Report
 
 _MOST_SECONDS = 600.0
@@ -114,6 +117,11 @@ def add(validate: argparse.ArgumentParser) -> None:
     )
     add_output(validate, "all pairs of a large rail", ctrf=True)
     validate.add_argument("--html", type=Path, metavar="FILE", help="write the report as an HTML file as well")
+    validate.add_argument(
+        "--publish",
+        action="store_true",
+        help=f"leave in ConfigMap {NAMESPACE}/{NAME} which rails reach each other, so that `railnet train top` and events name the jobs that hang",
+    )
     add_connection(validate)
 
 
@@ -172,18 +180,12 @@ def _run(arguments: argparse.Namespace) -> ExitStatus:
         earlier=earlier,
         all_reduce=AllReduce(arguments.allreduce, arguments.allreduce_gpu) if arguments.allreduce else None,
     )
-    output = output_of(arguments)
     report = Validation(api, execution, this_run, wanted, say).report()
     report = report._replace(about=report.about._replace(server=cluster.server, context=cluster.context))
-    has_page = True
-    try:
-        _show(report, output)
-    finally:  # also if nothing reads the output any more
-        if arguments.html is not None:
-            has_page = _has_written(arguments.html, report)
+    is_left = _left(report, api, arguments)
     if report.findings:
         return ExitStatus.FAILED
-    unknown = report.untested or report.unjudged or not report.measured or not has_page
+    unknown = report.untested or report.unjudged or not report.measured or not is_left
     return ExitStatus.UNKNOWN if unknown else ExitStatus.OK
 
 
@@ -207,6 +209,19 @@ def _useless_options(arguments: argparse.Namespace, mode: Mode) -> str:
     return ""
 
 
+def _left(report: "Report", api: "ApiServer", arguments: argparse.Namespace) -> bool:
+    """Print the report, write the page, and publish; return whether all of what was asked for could be left."""
+    is_left = True
+    try:
+        _show(report, output_of(arguments))
+    finally:  # also if nothing reads the output any more
+        if arguments.html is not None:
+            is_left = _has_written(arguments.html, report)
+        if arguments.publish:
+            is_left = _has_published(api, report) and is_left
+    return is_left
+
+
 def _show(report: "Report", output: Output) -> None:
     from railnet.validate.ctrf import as_ctrf  # noqa: PLC0415
     from railnet.validate.report import WORDS, as_json, rendered  # noqa: PLC0415
@@ -224,6 +239,25 @@ def _has_written(path: Path, report: "Report") -> bool:
     except OSError as error:
         say(f"the page {path} is not written, or not whole: {error.strerror or error}")
         return False
+    return True
+
+
+def _has_published(api: "ApiServer", report: "Report") -> bool:
+    """Publish which rails reach each other; say it if that fails, and return whether it did not."""
+    from railnet.apiserver import rail_reach  # noqa: PLC0415
+    from railnet.apiserver.client import RequestFailed  # noqa: PLC0415
+    from railnet.validate.rail_reach import known  # noqa: PLC0415
+
+    reach = known(report.reach)
+    if not reach:
+        say("nothing is published: this run has not found out of two rails whether they reach each other")
+        return True
+    try:
+        rail_reach.publish(api, reach, datetime.now(UTC))
+    except RequestFailed as error:
+        say(f"which rails reach each other is not published: {error}")
+        return False
+    say(f"published in ConfigMap {NAMESPACE}/{NAME} which rails reach each other")
     return True
 
 

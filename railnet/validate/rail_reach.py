@@ -73,6 +73,11 @@ def judge_reach(rails: Sequence[int], outcomes: Mapping[ReachTry, tuple[bool | N
     return tuple(_judged(rail, other, outcomes) for rail, other in combinations(sorted(rails), 2))
 
 
+def known(reach: Iterable[RailReach]) -> dict[frozenset[int], bool]:
+    """Return by two rails what is known of them."""
+    return {frozenset((each.rail, each.other)): each.reached for each in reach if each.reached is not None}
+
+
 def reach_lines(reach: Sequence[RailReach]) -> Iterator[str]:
     """Yield what a person reads about it; nothing of one rail alone."""
     apart = [each for each in reach if each.reached is False]

@@ -12,6 +12,7 @@ from railnet.apiserver.request import ApiGroup, Request
 from railnet.controllers import owners
 from railnet.controllers.training_pod import Job
 from railnet.controllers_process import program
+from railnet.fabric import published_reach
 from tests.charts import features
 from tests.charts import rendered as chart
 from tests.charts.rendered import JsonObject, Right, rendered
@@ -90,18 +91,26 @@ def test_account_has_exactly_the_rights_that_the_controllers_use() -> None:
     # A slice that another owner has under our slice's name is read as a Service is.
     foreign = {("discovery.k8s.io", "endpointslices", "get")}
 
-    assert chart.rights(rendered(**features.CONTROLLERS), NAME) == used | roots | watched | events | lease | foreign
+    reach = {("", "configmaps", "get")}  # railnet/apiserver/rail_reach.py
+
+    assert (
+        chart.rights(rendered(**features.CONTROLLERS), NAME)
+        == used | roots | watched | events | lease | foreign | reach
+    )
 
 
 @EACH
-def test_only_the_lease_is_written_by_name(values: features.Values) -> None:
+def test_only_the_lease_is_written_by_name_and_only_the_reach_of_rails_is_read(values: features.Values) -> None:
     named = {
-        (tuple(rule["resources"]), tuple(rule["resourceNames"]))
+        (tuple(rule["resources"]), tuple(rule["resourceNames"]), tuple(rule["verbs"]))
         for rule in of_kind(values, "Role")["rules"]
         if "resourceNames" in rule
     }
 
-    assert named == {(("leases",), (program._NAME,))}
+    assert named == {
+        (("leases",), (program._NAME,), ("get", "update")),
+        (("configmaps",), (published_reach.NAME,), ("get",)),
+    }
 
 
 @EACH

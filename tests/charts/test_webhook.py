@@ -259,7 +259,7 @@ def test_with_cert_manager_the_account_has_no_rights() -> None:
 
     assert chart.rights(documents, NAME) == set()
     roles = {one["metadata"]["name"] for one in documents if one["kind"] in ("Role", "ClusterRole")}
-    assert roles == {"railnet", "railnet-uninstall"}
+    assert roles == {"railnet", "railnet-rail-reach", "railnet-uninstall"}
     assert of_kind(CERT_MANAGER, "ServiceAccount")["automountServiceAccountToken"] is False
 
 

@@ -1,10 +1,16 @@
 """`railnet validate` on two nodes, with real pods, real commands in them, and a real garbage collector."""
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
+from railnet.apiserver import rail_reach
 from railnet.cli.connection import connect_with_exec
 from railnet.validate.judgement import RailLimits
 from railnet.validate.probe_objects import LABEL, Run
@@ -13,9 +19,11 @@ from railnet.validate.validation import Validation, WantedTests
 from tests.cluster.control_plane import ADMIN
 from tests.cluster.ground import NODE
 from tests.cluster.node import ClusterNode
-from tests.cluster.pods import RESOURCE
+from tests.cluster.pods import RESOURCE, pod
 from tests.cluster.railnet_on_node import IMAGE
+from tests.cluster.worker import VFS
 
+_SECONDS = 600.0
 _WANTED = WantedTests(frozenset(), "", None, rails=2, seconds=0.5, start_seconds=240.0, seed=0, limits=RailLimits())
 
 
@@ -88,6 +96,44 @@ def test_rails_of_one_fabric_reach_each_other_and_those_of_two_do_not(node: Clus
 
     assert [(one.rail, one.other, one.reached) for one in apart] == [(0, 1, False)]
     assert [(one.rail, one.other, one.reached) for one in joined] == [(0, 1, True)]
+
+
+def railnet(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "railnet", *words, f"--kubeconfig={ADMIN}"]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
+
+
+def publish() -> str:
+    """Publish which rails reach each other as an administrator does; return what standard error says last."""
+    options = ("--publish", "--rails=2", "--seconds=0.5", f"--image={IMAGE}", "--start-seconds=240")
+    return railnet("validate", *options).stderr.splitlines()[-1]
+
+
+def worker(number: int) -> dict[str, Any]:
+    labels = {"railnet.io/net1": "true", "railnet.io/job": "hangs", "railnet.io/rank": str(number)}
+    one = pod(f"hangs-{number}", vfs=1)
+    return {**one, "metadata": {**one["metadata"], "labels": labels}, "spec": {**one["spec"], "nodeName": NODE}}
+
+
+def test_job_on_rails_that_do_not_reach_each_other_is_named_once_that_is_published(node: ClusterNode) -> None:
+    """More pods with one VF than a rail of the node has: they are on both rails."""
+    names, joined = [f"hangs-{number}" for number in range(VFS + 1)], {frozenset({0, 1}): True}
+    try:
+        assert "published in ConfigMap railnet/railnet-rail-reach" in publish()
+        node.create(*(worker(number) for number in range(VFS + 1)))
+        node.wait_until_ready(*names)
+        while_apart = railnet("train", "top", "--namespace=default").stdout
+        finding = json.loads(railnet("doctor", f"--pod={names[0]}", "--json").stdout)["findings"]
+        rail_reach.publish(connect_with_exec(os.environ, str(ADMIN), None, "test")[0], joined, datetime.now(UTC))
+        while_joined = railnet("train", "top", "--namespace=default").stdout
+    finally:
+        node.kubectl.run("delete", "configmap/railnet-rail-reach", "--namespace=railnet", "--ignore-not-found")
+
+    assert "default/hangs: pods hangs-0 (rail" in while_apart
+    assert "do not reach each other over net1, as railnet validate found on 20" in while_apart
+    assert [one["name"] for one in finding] == ["job-rails-apart"]
+    assert "hangs" in while_joined
+    assert "reach" not in while_joined
 
 
 def test_rail_that_is_cut_in_the_middle_of_a_run_is_named(node: ClusterNode) -> None:

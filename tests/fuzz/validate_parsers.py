@@ -4,6 +4,7 @@ import json
 import math
 
 from railnet.errors import Misconfigured
+from railnet.fabric import published_reach
 from railnet.validate import baseline
 from railnet.validate.all_reduce_judgement import judge_all_reduces, untested_all_reduces
 from railnet.validate.all_reduce_result import parse_rank
@@ -43,6 +44,17 @@ def reach(data: bytes) -> None:
         assert type(reached) is bool
 
 
+def published(data: bytes) -> None:
+    """Judge what a ConfigMap says of rails that reach each other: two numbers and a verdict with a date, or why it says nothing."""
+    found = published_reach.parse({"data": {published_reach.KEY: data.decode(errors="replace")}})
+    assert bool(found.found) != bool(found.trouble)
+    assert len(found.trouble) < 1024
+    assert len(found.found) in (0, len("2026-11-27"))
+    for rails, reached in found.reach.items():
+        assert len(rails) == 2
+        assert type(reached) is bool
+
+
 def reach_try(data: bytes) -> None:
     """Judge what a probe prints of one try: a verdict, and no long word."""
     reached, why = parse_try(data.decode(errors="replace"))
@@ -62,6 +74,7 @@ def rank(data: bytes) -> None:
 
 
 PARSERS = (
+    Parser("published-reach", published, (), {"railnet.fabric.published_reach": ("parse", "_pair")}, largest=1 << 14),
     Parser(
         "validate-rank",
         rank,

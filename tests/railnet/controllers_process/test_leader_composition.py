@@ -95,9 +95,9 @@ def test_leader_that_cannot_list_deletes_nothing_and_says_why(cluster: Cluster) 
         reasons = until(lambda: list(leader.reasons()), SECONDS, "a reason")
 
         assert [reason for reason in reasons if "pods are not up to date: cannot list pods" in reason]
-        assert until(leader.waiting, SECONDS, "the controller") == {"names on net1": 1}
+        assert until(leader.waiting, SECONDS, "the controller") == {"names on net1": 1, "rails of jobs": 0}
         time.sleep(0.5)  # for longer than changes gather
-        assert leader.waiting() == {"names on net1": 1}
+        assert leader.waiting() == {"names on net1": 1, "rails of jobs": 0}
         assert len(cluster.of("services")) == 1
     assert cluster.requests["delete services"] == 0
 
@@ -169,4 +169,4 @@ def test_each_worker_and_each_watch_can_keep_its_connection(cluster: Cluster) ->
         sum(one.workers for one in leader._controllers) + len(leader._informers)
         <= kubernetes_package_transport._CONNECTIONS
     )
-    assert len(leader._controllers) == 9
+    assert len(leader._controllers) == 10

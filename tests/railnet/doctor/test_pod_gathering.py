@@ -2,12 +2,17 @@
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 import pytest
 
 from railnet.apiserver.client import Absent, Answer, ApiServer, RequestFailed
 from railnet.apiserver.request import JSON, Request
 from railnet.doctor.pod_gathering import gather
+from railnet.fabric.published_reach import NAME as NAME_OF_REACH
+from railnet.fabric.published_reach import NAMESPACE as NAMESPACE_OF_REACH
+from railnet.fabric.published_reach import config_map
+from railnet.objects.network_status import ANNOTATION
 from tests.railnet.doctor.test_pod_checks import RAILS, a_node, event, pod
 
 EMPTY = b'{"metadata": {"resourceVersion": "1"}, "items": []}'
@@ -54,6 +59,39 @@ def test_pod_with_a_node_has_its_node_and_events_in_order() -> None:
     assert (found.webhook, found.nodes, found.unread) == (False, None, ())
     assert any("spec.nodeName%3Dgpu-7" in one for one in transport.asked)
     assert any("involvedObject.uid%3Duid-1" in one for one in transport.asked)
+
+
+APART = config_map({frozenset({0, 1}): False}, datetime(2026, 11, 27, tzinfo=UTC))
+REACH = f"/api/v1/namespaces/{NAMESPACE_OF_REACH}/configmaps/{NAME_OF_REACH}"
+
+
+@pytest.fixture
+def railed() -> dict[str, object]:
+    networks = [{"name": "railnet/default", "interface": "net1", "ips": ["10.56.0.9"], "rail": 0}]
+    found = pod()
+    metadata = {**found["metadata"], "annotations": {ANNOTATION: json.dumps(networks)}}
+    return {**found, "metadata": metadata}
+
+
+def test_pod_with_rails_has_what_is_published_of_them(railed: dict[str, object]) -> None:
+    found = gather(api(Answers({POD: railed, REACH: APART})), "ml", "train", RAILS)
+
+    assert found.reach == {frozenset({0, 1}): False}
+
+
+def test_report_that_the_user_names_is_taken_for_what_is_published(railed: dict[str, object]) -> None:
+    transport = Answers({POD: railed, REACH: APART})
+    found = gather(api(transport), "ml", "train", RAILS, {frozenset({0, 1}): True})
+
+    assert found.reach == {frozenset({0, 1}): True}
+    assert REACH not in transport.asked
+
+
+def test_what_is_published_in_another_form_could_not_be_read(railed: dict[str, object]) -> None:
+    found = gather(api(Answers({POD: railed, REACH: {**APART, "data": None}})), "ml", "train", RAILS)
+
+    assert found.reach == {}
+    assert "is not as `railnet validate --publish` writes it" in found.unread[-1].why
 
 
 def test_pod_without_a_node_has_all_nodes_and_a_gated_one_its_gangs_events() -> None:

@@ -2,11 +2,14 @@
 
 import json
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from railnet.cli.output import Form, Output
+from railnet.fabric.published_reach import config_map
+from railnet.objects.network_status import ANNOTATION
 from railnet.train.down import down
 from railnet.train.job_lookup import NoSuchJob
 from railnet.train.ls import ls
@@ -132,6 +135,22 @@ def test_ls_shows_states_of_tasks(server: MemoryApiServer, capsys: pytest.Captur
         ("worker-1", "starting"),
         ("worker-2", "unscheduled"),
     ]
+
+
+def test_ls_names_a_job_whose_pods_do_not_reach_each_other(
+    server: MemoryApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, one in enumerate(pods(job(), RUNNING)):
+        networks = [{"name": "railnet/default", "interface": "net1", "ips": ["10.56.0.9"], "rail": min(number, 1)}]
+        annotations = {**(one["metadata"].get("annotations") or {}), ANNOTATION: json.dumps(networks)}
+        server.add("pods", {**one, "metadata": {**one["metadata"], "annotations": annotations}})
+    server.add("configmaps", config_map({frozenset({0, 1}): False}, datetime(2026, 11, 27, tzinfo=UTC)))
+
+    ls(server.api, None, TABLE)
+    assert "(rail 1) do not reach each other over net1" in capsys.readouterr().out.splitlines()[-1]
+    ls(server.api, None, JSON)
+    (found,) = json.loads(capsys.readouterr().out)["jobs"]
+    assert [one["rails"] for one in found["railsApart"]["pods"]] == [[0], [1]]
 
 
 def test_ls_knows_completed_failed_and_half_made_jobs(

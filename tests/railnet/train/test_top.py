@@ -6,14 +6,17 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from railnet.apiserver.client import RequestFailed
 from railnet.cli.output import Form, Output
+from railnet.fabric.published_reach import KEY, NAME, NAMESPACE, PublishedReach, config_map
 from railnet.jobs.cluster_usage import NodeRoom, PodUse, Usage, usage
 from railnet.jobs.gang_overview import GangWait
+from railnet.objects.network_status import ANNOTATION
 from railnet.train import top as top_module
 from railnet.train.screen import Screen
 from railnet.train.top import NotAllowed, look, top, watch
@@ -134,6 +137,7 @@ def test_view_as_json_has_exact_numbers(server: MemoryApiServer, capsys: pytest.
         "requested": {"cpu": 2, "memory": 16 << 30, "gpus": 2, "rails": 4},
         "wanted": {"cpu": 0.5, "memory": 4 << 30, "gpus": 1, "rails": 1},
         "reasons": [{"why": "Unschedulable: 0/2 nodes are available: 2 Insufficient nvidia.com/gpu.", "pods": 1}],
+        "railsApart": None,
     }
 
 
@@ -152,6 +156,82 @@ def test_other_failures_are_not_taken_for_a_missing_right(server: MemoryApiServe
 
     with pytest.raises(RequestFailed, match="HTTP 400"):
         top(server.api, None, RAILS, TABLE)
+
+
+def on_rail(pod: dict[str, Any], rail: int) -> dict[str, Any]:
+    networks = [{"name": "railnet/default", "interface": "net1", "ips": [f"10.56.{rail}.9"], "rail": rail}]
+    annotations = {**(pod["metadata"].get("annotations") or {}), ANNOTATION: json.dumps(networks)}
+    return {**pod, "metadata": {**pod["metadata"], "annotations": annotations}}
+
+
+@pytest.fixture
+def unlike(server: MemoryApiServer) -> MemoryApiServer:
+    """A job whose first pod has rail 0, and the others rail 1."""
+    for number, one in enumerate(pods(job(), RUNNING)[:4]):
+        server.add("pods", on_rail(with_rail(one), min(number, 1)))
+    return server
+
+
+APART = config_map({frozenset({0, 1}): False}, datetime(2026, 11, 27, tzinfo=UTC))
+
+
+def test_job_whose_pods_do_not_reach_each_other_is_named(
+    unlike: MemoryApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unlike.add("configmaps", APART)
+    top(unlike.api, "mnist", RAILS, TABLE)
+    top(unlike.api, "mnist", RAILS, JSON)
+
+    shown, _, told = capsys.readouterr().out.partition("{")
+    assert shown.splitlines()[-1].startswith(
+        "mnist/mnist: pods mnist-ps-0-x (rail 0) and mnist-ps-1-x (rail 1) do not reach each other over net1, as railnet validate found on 2026-11-27"
+    )
+    (found,) = json.loads("{" + told)["jobs"]
+    assert found["railsApart"] == {
+        "pods": [{"name": "mnist-ps-0-x", "rails": [0]}, {"name": "mnist-ps-1-x", "rails": [1]}],
+        "found": "2026-11-27",
+    }
+
+
+@pytest.mark.parametrize(
+    "published",
+    [None, config_map({frozenset({0, 1}): True}, datetime(2026, 11, 27, tzinfo=UTC))],
+    ids=["nothing published", "joined rails"],
+)
+def test_job_on_unlike_rails_is_not_named_unless_they_are_known_to_be_apart(
+    unlike: MemoryApiServer, published: dict[str, Any] | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if published is not None:
+        unlike.add("configmaps", published)
+    top(unlike.api, None, RAILS, TABLE)
+
+    assert "reach" not in capsys.readouterr().out
+
+
+def test_user_who_may_not_read_what_is_published_sees_the_view(
+    unlike: MemoryApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unlike.before = lambda request: status(403, "no") if request.about.resource == "configmaps" else None
+    top(unlike.api, None, RAILS, TABLE)
+
+    assert "mnist" in (shown := capsys.readouterr().out)
+    assert "reach" not in shown
+
+
+def test_what_is_published_in_another_form_is_named(
+    unlike: MemoryApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unlike.add("configmaps", {**APART, "data": {KEY: "[" * 10_000}})
+    top(unlike.api, None, RAILS, TABLE)
+
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith(f"ConfigMap {NAMESPACE}/{NAME} is not as `railnet validate --publish` writes it (")
+
+
+def test_nothing_is_asked_about_rails_where_no_pod_has_one(server: MemoryApiServer) -> None:
+    top(server.api, None, RAILS, TABLE)
+
+    assert not any("configmaps" in one for one in server.requests)
 
 
 def watched(server: MemoryApiServer, monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
@@ -183,9 +263,11 @@ def test_watch_prints_no_line_again_for_a_change_that_it_does_not_show(
 ) -> None:
     looks: list[list[GangWait]] = []
 
-    def noted(nodes: Iterable[NodeRoom], found: Iterable[PodUse], waits: Iterable[GangWait]) -> Usage:
+    def noted(
+        nodes: Iterable[NodeRoom], found: Iterable[PodUse], waits: Iterable[GangWait], reach: PublishedReach
+    ) -> Usage:
         looks.append([*waits])
-        return usage(nodes, found, looks[-1])
+        return usage(nodes, found, looks[-1], reach)
 
     monkeypatch.setattr(top_module, "usage", noted)
     monkeypatch.setattr(top_module, "_REDRAW_SECONDS", 0.0)
