@@ -23,6 +23,7 @@ OWN_VALUES = frozenset(
         "webhook",
         "controllers",
         "gangs",
+        "validate",
         "monitoring",
         "priorityClasses",
         "dnsAutoscaler",

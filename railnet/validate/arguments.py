@@ -48,9 +48,16 @@ def add(validate: argparse.ArgumentParser) -> None:
     validate.add_argument(
         "--mode",
         choices=[str(mode) for mode in Mode],
-        default=str(Mode.FULL),
         help="quick: each node with two others, 1 s each, TCP and UDP alone; full: more pairs, 3 s, and RDMA where the image has its tools; "
-        "strict: as full, 10 s; warnings are findings, and RDMA must have been tested (full)",
+        "strict: as full, 10 s; warnings are findings, and RDMA must have been tested (full; with --idle quick)",
+    )
+    validate.add_argument(
+        "--idle",
+        action="store_true",
+        help="try only nodes of which no pod has a VF or a GPU, and set their condition RailnetValidated (docs/validate.md)",
+    )
+    validate.add_argument(
+        "--priority-class", default="", metavar="NAME", help="the PriorityClass of the pods (the cluster's default)"
     )
     validate.add_argument(
         "--seconds", type=_seconds, help="how long the bandwidth of each pair is measured (1, 3 or 10, by the mode)"
@@ -143,15 +150,20 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
 
 
 def _run(arguments: argparse.Namespace) -> ExitStatus:
-    mode = Mode(arguments.mode)
+    mode = Mode(arguments.mode or (Mode.QUICK if arguments.idle else Mode.FULL))
     if why := _useless_options(arguments, mode):
         say(why)
         return ExitStatus.USAGE
     from railnet.cli.connection import connect_to_cluster  # noqa: PLC0415
     from railnet.validate import baseline, html_file  # noqa: PLC0415
+    from railnet.validate.idle_run import run_idle  # noqa: PLC0415
     from railnet.validate.judgement import RailLimits  # noqa: PLC0415
-    from railnet.validate.probe_objects import Run  # noqa: PLC0415
-    from railnet.validate.validation import AllReduce, Validation, WantedTests  # noqa: PLC0415
+    from railnet.validate.probe_objects import (  # noqa: PLC0415
+        LONGEST_IDLE_RUN_SECONDS,
+        LONGEST_RUN_SECONDS,
+        Run,
+    )
+    from railnet.validate.validation import AllReduce, WantedTests, validated  # noqa: PLC0415
 
     if arguments.html is not None:
         html_file.require_writable(arguments.html)
@@ -160,7 +172,15 @@ def _run(arguments: argparse.Namespace) -> ExitStatus:
         os.environ, arguments.kubeconfig, arguments.context, "railnet validate"
     )
     name = f"railnet-validate-{uuid.uuid4().hex[:8]}"
-    this_run = Run(name, arguments.namespace, arguments.image, arguments.resource, arguments.gpudirect)
+    this_run = Run(
+        name,
+        arguments.namespace,
+        arguments.image,
+        arguments.resource,
+        arguments.gpudirect,
+        priority_class=arguments.priority_class,
+        longest_seconds=LONGEST_IDLE_RUN_SECONDS if arguments.idle else LONGEST_RUN_SECONDS,
+    )
     wanted = WantedTests(
         nodes=frozenset(arguments.node),
         selector=arguments.selector,
@@ -180,9 +200,14 @@ def _run(arguments: argparse.Namespace) -> ExitStatus:
         earlier=earlier,
         all_reduce=AllReduce(arguments.allreduce, arguments.allreduce_gpu) if arguments.allreduce else None,
     )
-    report = Validation(api, execution, this_run, wanted, say).report()
+    validate = run_idle if arguments.idle else validated
+    report = validate(api, execution, this_run, wanted, say)
+    if report is None:
+        return ExitStatus.OK
     report = report._replace(about=report.about._replace(server=cluster.server, context=cluster.context))
     is_left = _left(report, api, arguments)
+    if arguments.idle:  # what is wrong is said by the nodes
+        return ExitStatus.OK if _has_conditions(api, report) and is_left else ExitStatus.UNKNOWN
     if report.findings:
         return ExitStatus.FAILED
     unknown = report.untested or report.unjudged or not report.measured or not is_left
@@ -199,6 +224,8 @@ def _useless_options(arguments: argparse.Namespace, mode: Mode) -> str:
     given = [option for option, is_given in for_rdma.items() if is_given]
     if given and not mode.tries_rdma:
         return f"--mode {mode} tries no RDMA, so {' and '.join(given)} would say nothing; leave out one of the two"
+    if arguments.idle and arguments.allreduce:
+        return "--idle tries the pairs alone, in pods that any job preempts, so --allreduce would say nothing; leave out one of the two"
     for_all_reduce = {
         "--allreduce-gpu": arguments.allreduce_gpu,
         "--least-busbw-gbits": arguments.least_busbw_gbits is not None,
@@ -240,6 +267,14 @@ def _has_written(path: Path, report: "Report") -> bool:
         say(f"the page {path} is not written, or not whole: {error.strerror or error}")
         return False
     return True
+
+
+def _has_conditions(api: "ApiServer", report: "Report") -> bool:
+    """Set the condition of each node that was tried; return whether all could be set."""
+    from railnet.validate.idle_run import write_conditions  # noqa: PLC0415
+    from railnet.validate.node_verdict import verdicts  # noqa: PLC0415
+
+    return write_conditions(api, verdicts(report, datetime.now(UTC)), say)
 
 
 def _has_published(api: "ApiServer", report: "Report") -> bool:

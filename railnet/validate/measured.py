@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from railnet.fabric.topology_labels import parse_rate
@@ -52,6 +52,16 @@ class Measured(NamedTuple):
     rdma: MeasuredRdma = MeasuredRdma()
     port_gbits: tuple[float | None, float | None] = (None, None)
     seconds: float = 0.0
+
+
+def without_nodes(measured: Sequence[Measured], gone: Mapping[str, str]) -> list[Measured]:
+    """Return the measurements; those with a node that is gone say nothing but why."""
+
+    def told(measurement: Measured) -> Measured:
+        why = gone.get(measurement.pair.client) or gone.get(measurement.pair.server)
+        return Measured(measurement.pair, untried=why) if why else measurement
+
+    return [told(measurement) for measurement in measured]
 
 
 _WORDS = {"round_trip_seconds": "round trip", "mtu": "largest packet", "bits_per_second": "bandwidth"}

@@ -21,7 +21,8 @@ PROBE_FILE, ALL_REDUCE_FILE = "rail_probe.py", "all_reduce_program.py"
 PROBE = f"{_FOLDER}/{PROBE_FILE}"
 IMAGE = "python:3-slim"
 RESOURCE = "rdma/ib_vf"
-_LONGEST_RUN_SECONDS = 6 * 3600  # a pod whose run was killed ends by itself
+LONGEST_RUN_SECONDS = 6 * 3600  # a pod whose run was killed ends by itself
+LONGEST_IDLE_RUN_SECONDS = 1800  # of a run that nobody waits for; charts/railnet/templates/validate has the same number
 _NOBODY = 65534  # the user of Debian's and Alpine's images that owns no file
 
 
@@ -33,6 +34,8 @@ class Run(NamedTuple):
         resource: the resource whose devices are VFs of rails.
         gpu: the resource of GPUs, of which each pod requests one to try GPUDirect; empty to try none.
         memory: what a container may use, which the scheduler takes for needed; empty for that of the probe.
+        priority_class: that of the pods; empty for the cluster's default.
+        longest_seconds: after which a pod ends by itself, if its run was killed.
     """
 
     name: str
@@ -41,6 +44,8 @@ class Run(NamedTuple):
     resource: str = RESOURCE
     gpu: str = ""
     memory: str = ""
+    priority_class: str = ""
+    longest_seconds: int = LONGEST_RUN_SECONDS
 
     @property
     def owner(self) -> ApiObject:
@@ -134,7 +139,8 @@ def pod(run: Run, target: Target, owner_uid: str) -> JsonObject:
             "tolerations": [{"operator": "Exists"}],
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 2,
-            "activeDeadlineSeconds": _LONGEST_RUN_SECONDS,
+            "activeDeadlineSeconds": run.longest_seconds,
+            **({"priorityClassName": run.priority_class} if run.priority_class else {}),
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "securityContext": {

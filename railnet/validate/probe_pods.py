@@ -40,14 +40,30 @@ class StartedPods(NamedTuple):
 class ProbePods:
     """The objects of one run."""
 
-    def __init__(self, api: ApiServer, run: Run, say: Callable[[str], None], look_seconds: float) -> None:
-        """Name the run; `say` is told its progress."""
+    def __init__(
+        self,
+        api: ApiServer,
+        run: Run,
+        say: Callable[[str], None],
+        look_seconds: float,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Name the run; `say` is told its progress. `check` is called while pods are awaited, and may raise an error, which ends the wait."""
         self._api, self._run, self._say, self._look_seconds = api, run, say, look_seconds
+        self._check = check
         self._owner_uid = ""
 
     def listed(self, about: Collection) -> list[JsonObject]:
         """Return all objects of a collection."""
         return [document for page in pages(self._api, about) for document in page.found]
+
+    def serving(self) -> frozenset[str]:
+        """Return the names of the pods that run and are not being deleted."""
+        return frozenset(
+            probe_pod["metadata"]["name"]
+            for probe_pod in self.listed(self._run.pods)
+            if runs(probe_pod) and not is_deleted(probe_pod["metadata"])
+        )
 
     def create(self, targets: Sequence[Target], programs: Mapping[str, str], run: Run | None = None) -> None:
         """Create a pod on each node, and before the first ones their owner, with the programs by file.
@@ -92,6 +108,7 @@ class ProbePods:
                 break
             if time.monotonic() - told > _PROGRESS_SECONDS:
                 told = time.monotonic()
+                self._check()
                 self._say(f"{len(ready)} of {len(targets)} pods run")
             time.sleep(self._look_seconds)
         self._say(f"{len(ready)} of {len(targets)} pods run and have their rails")

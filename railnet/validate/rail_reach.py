@@ -78,6 +78,18 @@ def known(reach: Iterable[RailReach]) -> dict[frozenset[int], bool]:
     return {frozenset((each.rail, each.other)): each.reached for each in reach if each.reached is not None}
 
 
+def without_places(
+    outcomes: Mapping[ReachTry, tuple[bool | None, str]], gone: Mapping[str, str]
+) -> dict[ReachTry, tuple[bool | None, str]]:
+    """Return the outcomes; those of a try with a node that is gone, which has failed, say nothing but why."""
+
+    def told(tried: ReachTry, outcome: tuple[bool | None, str]) -> tuple[bool | None, str]:
+        why = gone.get(tried.client) or gone.get(tried.server)
+        return (None, why) if why and not outcome[0] else outcome
+
+    return {tried: told(tried, outcome) for tried, outcome in outcomes.items()}
+
+
 def reach_lines(reach: Sequence[RailReach]) -> Iterator[str]:
     """Yield what a person reads about it; nothing of one rail alone."""
     apart = [each for each in reach if each.reached is False]

@@ -16,7 +16,7 @@ from railnet.validate.all_reduce_run import AllReducePlan, all_reduces, runner
 from railnet.validate.baseline import Earlier, uncompared
 from railnet.validate.failure import ValidateFailed
 from railnet.validate.judgement import RailLimits, judge
-from railnet.validate.measured import Measured, parse
+from railnet.validate.measured import Measured, parse, without_nodes
 from railnet.validate.mode import Mode
 from railnet.validate.pair_plan import Pair, Round, plan, untested
 from railnet.validate.probe_objects import (
@@ -32,12 +32,19 @@ from railnet.validate.probe_objects import (
 from railnet.validate.probe_pod_state import PodRail
 from railnet.validate.probe_pods import ProbePods, RunsCommands
 from railnet.validate.rail_all_reduce import RailAllReduce, sizes_of
-from railnet.validate.rail_reach import RailReach, ReachTry, judge_reach, parse_try, plan_tries, sound_places
+from railnet.validate.rail_reach import (
+    ReachTry,
+    judge_reach,
+    parse_try,
+    plan_tries,
+    sound_places,
+    without_places,
+)
 from railnet.validate.report import Report, untried_tools
 from railnet.validate.run_description import RunDescription
 from railnet.validate.speed_judgement import strictly, together
 
-_LOOK_SECONDS = 1.0
+LOOK_SECONDS = 1.0
 _AT_ONCE = 64  # commands in pods; each is a connection of its own to the API server
 # Of one measurement, beside its bandwidths: the search for the MTU, three tools for RDMA that hang (rail_probe), and a slow API server.
 _MORE_SECONDS = 150.0
@@ -85,21 +92,35 @@ class WantedTests(NamedTuple):
     all_reduce: AllReduce | None = None
 
 
+def validated(
+    api: ApiServer, execution: RunsCommands, run: Run, wanted: WantedTests, say: Callable[[str], None]
+) -> Report | None:
+    """Measure, and take everything back, as `Validation.report`; there is always a report.
+
+    Raises:
+        ValidateFailed, RequestFailed: as there.
+    """
+    return Validation(api, execution, run, wanted, say).report()
+
+
 class Validation:
     """One run."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a run is made of
         self,
         api: ApiServer,
         execution: RunsCommands,
         run: Run,
         wanted: WantedTests,
         say: Callable[[str], None],
-        look_seconds: float = _LOOK_SECONDS,
+        look_seconds: float = LOOK_SECONDS,
+        *,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
-        """Prepare a run; `say` is told its progress."""
+        """Prepare a run; `say` is told its progress. `check` is called before each round, and may raise an error, which ends the run."""
         self._exec, self._run, self._wanted, self._say = execution, run, wanted, say
-        self._pods = ProbePods(api, run, say, look_seconds)
+        self._check = check
+        self._pods = ProbePods(api, run, say, look_seconds, check)
         self._targets: tuple[Target, ...] = ()
         self._untested: list[str] = []
 
@@ -127,7 +148,9 @@ class Validation:
         with self._pods.taken_back():
             rails_of = self._started()
             measured = self._measured(rails_of)
-            reach = self._reach(rails_of, measured)
+            outcomes = self._tries(rails_of, measured)
+            gone = self._gone(rails_of)
+            measured = without_nodes(measured, gone)
             reduced = self._all_reduces(measured)
         about = RunDescription(
             started.isoformat(timespec="seconds"),
@@ -138,6 +161,8 @@ class Validation:
             baseline="" if self._wanted.earlier is None else self._wanted.earlier.words,
             all_reduce_image="" if self._wanted.all_reduce is None else self._wanted.all_reduce.image,
         )
+        rails_seen = sorted({measurement.pair.rail for measurement in measured})
+        reach = judge_reach(rails_seen, without_places(outcomes, gone))
         return self._judged(rails_of, measured, reduced)._replace(about=about, reach=reach, all_reduces=reduced)
 
     def _judged(
@@ -224,6 +249,7 @@ class Validation:
         self._untested += [f"rail {rail}: no other node than {node} has it" for rail, node in untested(usable)]
         measured_pairs: list[Measured] = []
         for number, round_ in enumerate(rounds, 1):
+            self._check()
             self._say(f"round {number} of {len(rounds)}: {len(round_)} pairs")
             measured_pairs += self._round(
                 round_, {(rail.rail, node): rail for node in usable for rail in rails_of[node]}
@@ -281,9 +307,22 @@ class Validation:
         except Exception as error:  # noqa: BLE001 - the round waits for an answer of each thread
             return Measured(pair, untried=f"{type(error).__name__}: {error}")
 
-    def _reach(
+    def _gone(self, rails_of: Mapping[str, object]) -> dict[str, str]:
+        """Return the nodes whose pods have ended or are being deleted, as by a job that preempts them, with the reason."""
+        try:
+            serving = self._pods.serving()
+        except RequestFailed as error:  # what was measured is not lost for it
+            self._untested.append(f"whether all pods were there until the end: {error}")
+            return {}
+        return {
+            target.node: f"pod {target.pod} on {target.node} was deleted or has ended before the run was over"
+            for target in self._targets
+            if target.node in rails_of and target.pod not in serving
+        }
+
+    def _tries(
         self, rails_of: Mapping[str, tuple[PodRail, ...]], measured: Sequence[Measured]
-    ) -> tuple[RailReach, ...]:
+    ) -> dict[ReachTry, tuple[bool | None, str]]:
         """Try which rails reach each other."""
         numbers = sorted({measurement.pair.rail for measurement in measured})
         place = {(rail.rail, node): rail for node, pod_rails in rails_of.items() for rail in pod_rails}
@@ -300,7 +339,7 @@ class Validation:
         for reach_try in tries:
             Thread(target=attempt, args=(reach_try,), daemon=True).start()
         outcomes = dict(done.get() for _ in tries)
-        return judge_reach(numbers, {reach_try: outcomes[reach_try] for reach_try in tries})
+        return {reach_try: outcomes[reach_try] for reach_try in tries}
 
     def _tried(self, reach_try: ReachTry, place: Mapping[tuple[int, str], PodRail]) -> tuple[bool | None, str]:
         client, server = place[reach_try.rail, reach_try.client], place[reach_try.other, reach_try.server]

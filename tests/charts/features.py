@@ -23,6 +23,7 @@ STICKY: Values = {
 CLEAN_UP: Values = {**CONTROLLERS, "controllers.cleanUp.enabled": True}
 GANGS: Values = {**WEBHOOK, **CONTROLLERS, "gangs.enabled": True}
 MONITORING: Values = {"monitoring.enabled": True}
+IDLE: Values = {"validate.idle.schedule": "17 * * * *"}
 PRIORITIES: Values = {"priorityClasses.enabled": True}
 AUTOSCALER: Values = {"dnsAutoscaler.enabled": True}
 
@@ -42,6 +43,7 @@ ALL: dict[str, Values] = {
     "clean-up": CLEAN_UP,
     "gangs": GANGS,
     "monitoring": MONITORING,
+    "tries of idle nodes": IDLE,
     "priorities": PRIORITIES,
     "autoscaler": AUTOSCALER,
 }

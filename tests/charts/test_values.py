@@ -52,6 +52,7 @@ POLICY = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 CLUSTER, OWN = ("ClusterRole", "ClusterRoleBinding"), ("Role", "RoleBinding")
 PROCESS = ("ServiceAccount", "Deployment", "PodDisruptionBudget")
 HELPER, CONTROLLERS, AUTOSCALER = "railnet-admission", "railnet-controllers", "railnet-dns-autoscaler"
+VALIDATE = "railnet-validate"
 UNINSTALL = "railnet-uninstall"  # a hook of Helm
 OWN_CA: set[Right] = {
     *(("", "secrets", verb) for verb in ("create", "get", "update")),
@@ -188,6 +189,12 @@ FEATURES = [
         | {("PodMonitor", name) for name in (HELPER, CONTROLLERS)},
     ),
     Feature(
+        "validate.idle.schedule",
+        features.IDLE,
+        objects(VALIDATE, "ServiceAccount", "CronJob", "Namespace", "PriorityClass", *CLUSTER, *OWN, *POLICY),
+        rights={VALIDATE: None},  # tests/charts/test_validate_idle.py
+    ),
+    Feature(
         "priorityClasses.enabled",
         features.PRIORITIES,
         {("PriorityClass", name) for name in ("production", "iteration", "ptr")},
@@ -201,7 +208,7 @@ FEATURES = [
 ]
 EACH = pytest.mark.parametrize("feature", FEATURES, ids=lambda feature: feature.value)
 # What a value is without its feature.
-OFF = {"offer": "device-plugin", "webhook.priorityClass": "", "webhook.environment": True}
+OFF = {"validate.idle.schedule": "", "offer": "device-plugin", "webhook.priorityClass": "", "webhook.environment": True}
 
 
 def both(feature: Feature) -> tuple[list[JsonObject], list[JsonObject]]:

@@ -32,6 +32,7 @@ EVERYTHING = {
     "webhook": {**ENABLED, "priorityClass": "iteration", "hostNetwork": ENABLED},
     "controllers": {**ENABLED, "stickyAddresses": {**ENABLED, "range": "10.58.0.0/16"}, "cleanUp": ENABLED},
     "gangs": ENABLED,
+    "validate": {"idle": {"schedule": "17 * * * *"}},
     "monitoring": ENABLED,
     "priorityClasses": ENABLED,
     "dnsAutoscaler": ENABLED,

@@ -1,6 +1,7 @@
 """An API server in memory, with the garbage collector: what belongs to a deleted owner is deleted at once.
 
-It has what `railnet train` uses: get, create, list by labels, watch, merge patches, deletion by UID, and the logs of pods.
+It has what `railnet train` uses: get, create, list by labels, watch, merge patches, deletion by UID, and the logs of pods; and
+what `railnet validate` uses beside that: conditions that are merged by type.
 """
 
 import json
@@ -139,7 +140,7 @@ class MemoryApiServer:
         found = self.objects[key]
         if request.method == "PATCH":
             found = json.loads(json.dumps(found))
-            _merge(found, request.body)
+            _merge(found, request.body, by_type="strategic" in request.content_type)
             self.add(key[0], found)
         elif request.method == "DELETE":
             assert isinstance(request.body, dict)
@@ -195,7 +196,8 @@ def _selected(key: Key, found: JsonObject, parameters: Mapping[str, str]) -> boo
         if name not in labels or (equals and labels[name] != value):
             return False
     wanted = [one.split("=") for one in filter(None, parameters.get("fieldSelector", "").split(","))]
-    return all(found.get(name) == value for name, value in wanted)
+    node = found.get("spec", {}).get("nodeName", "")
+    return all((node if name == "spec.nodeName" else found.get(name)) == value for name, value in wanted)
 
 
 def _pieces(events: "queue.Queue[JsonObject]") -> Iterator[bytes]:
@@ -210,11 +212,15 @@ def _after(first: bytes | None, lines: Iterator[bytes]) -> Iterator[bytes]:
         yield line + b"\n"
 
 
-def _merge(into: JsonObject, patch: Any) -> None:
+def _merge(into: JsonObject, patch: Any, *, by_type: bool) -> None:
+    """Merge a patch; a strategic one merges the list `conditions` by type."""
     for key, value in patch.items():
         if value is None:
             into.pop(key, None)
         elif isinstance(value, dict):
-            _merge(into.setdefault(key, {}), value)
+            _merge(into.setdefault(key, {}), value, by_type=by_type)
+        elif key == "conditions" and by_type:
+            types = {condition["type"] for condition in value}
+            into[key] = [*(one for one in into.get(key, []) if one["type"] not in types), *value]
         else:
             into[key] = value

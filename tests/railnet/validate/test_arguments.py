@@ -59,3 +59,11 @@ def test_option_for_an_all_reduce_without_one_is_refused(
     code, said = refused(option, monkeypatch, capsys)
 
     assert (code, f"without --allreduce, {option[0]} would say nothing" in said) == (2, True)
+
+
+def test_all_reduce_on_idle_nodes_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said = refused(["--idle", "--allreduce", "train:7"], monkeypatch, capsys)
+
+    assert (code, "so --allreduce would say nothing; leave out one of the two" in said) == (2, True)

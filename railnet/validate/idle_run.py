@@ -1,0 +1,143 @@
+"""The part of `railnet validate --idle` that asks the API server: which nodes are idle, and the condition of those that were tried."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+
+from railnet.apiserver.client import Absent, ApiServer, RequestFailed
+from railnet.apiserver.node_status import look, parse, set_condition
+from railnet.apiserver.object_watch import pages
+from railnet.apiserver.request import Collection
+from railnet.validate.failure import JobWaits
+from railnet.validate.idle_nodes import IdleNodes, WaitingPod, idle_nodes, waiting_pods
+from railnet.validate.node_verdict import TYPE, NodeVerdict
+from railnet.validate.probe_objects import Run, choose
+from railnet.validate.probe_pods import RunsCommands
+from railnet.validate.report import Report
+from railnet.validate.validation import LOOK_SECONDS, Validation, WantedTests
+
+_MOST_SHOWN = 8
+_NEW_SECONDS = 3600.0
+
+
+def run_idle(
+    api: ApiServer,
+    execution: RunsCommands,
+    run: Run,
+    wanted: WantedTests,
+    say: Callable[[str], None],
+    look_seconds: float = LOOK_SECONDS,
+) -> Report | None:
+    """Measure idle nodes, and take everything back; None if nothing was tried, or a job wanted what the run held. `say` is told why.
+
+    Raises:
+        RequestFailed: the API server refuses what a run needs.
+    """
+    jobs = NoJobWaits(api, run.resource)
+    if waits := jobs.begin(time.time()):
+        say(f"{waits}: nothing is tried while a job waits")
+        return None
+    on_idle = choose_idle(api, run, wanted, say)
+    if on_idle is None:
+        return None
+    try:
+        return Validation(api, execution, run, on_idle, say, look_seconds, check=jobs.check).report()
+    except JobWaits as error:
+        say(f"{error}: the run has ended for it, and no node's condition is changed")
+        return None
+
+
+def choose_idle(api: ApiServer, run: Run, wanted: WantedTests, say: Callable[[str], None]) -> WantedTests | None:
+    """Return the wanted tests on idle nodes alone; None if there are no two of them. `say` is told which are left alone.
+
+    Raises:
+        RequestFailed: the user may not list nodes or the pods of all namespaces, or the API server does not answer.
+    """
+    nodes = [node for page in pages(api, Collection("v1", "nodes", labels=wanted.selector)) for node in page.found]
+    pods = (pod for page in pages(api, Collection("v1", "pods")) for pod in page.found)
+    usable = {target.node for target in choose(nodes, run, wanted.nodes, wanted.rails, None).targets}
+    idle = idle_nodes((node for node in nodes if node["metadata"]["name"] in usable), pods, run.resource)
+    _tell(idle, say)
+    names = idle.names[: wanted.most]
+    if len(names) < 2:  # noqa: PLR2004 - a pair
+        say(f"a rail needs two nodes, and {len(names)} can be tried: nothing is tried")
+        return None
+    return wanted._replace(nodes=frozenset(names), most=None)
+
+
+class NoJobWaits:
+    """Ends a run as soon as a pod waits for devices that did not wait before.
+
+    A scheduler preempts the tries for most jobs by itself. It does so neither for a gang behind a gate, which gets its place only where there
+    is room, nor for a job of a class that preempts nothing.
+    """
+
+    def __init__(self, api: ApiServer, resource: str) -> None:
+        """Ask an API server; `resource` is that of VFs."""
+        self._api, self._resource, self._before = api, resource, frozenset[str]()
+
+    def begin(self, now: float) -> str:
+        """Return which pod has begun to wait within an hour of `now`, so that no run may begin; empty for none.
+
+        One that waits for longer waits for more than the nodes that are tried: it must not switch the tries off for good.
+
+        Raises:
+            RequestFailed: as `check`.
+        """
+        waiting = list(self._waiting())
+        self._before = frozenset(pod.uid for pod in waiting)
+        return next((pod.words for pod in waiting if now - pod.created < _NEW_SECONDS), "")
+
+    def check(self) -> None:
+        """Return if no pod waits that did not wait at the beginning.
+
+        Raises:
+            JobWaits: one does.
+            RequestFailed: the API server does not answer.
+        """
+        for pod in self._waiting():
+            if pod.uid not in self._before:
+                raise JobWaits(pod.words)
+
+    def _waiting(self) -> Iterator[WaitingPod]:
+        unbound = Collection("v1", "pods", fields="spec.nodeName=")
+        return waiting_pods((pod for page in pages(self._api, unbound) for pod in page.found), self._resource)
+
+
+def write_conditions(api: ApiServer, verdicts: Mapping[str, NodeVerdict], say: Callable[[str], None]) -> bool:
+    """Set the condition of each node; return whether all could be set, and say of the others why not."""
+    failed = [node for node, verdict in verdicts.items() if not _is_written(api, node, verdict, say)]
+    return not failed
+
+
+def _is_written(api: ApiServer, node: str, verdict: NodeVerdict, say: Callable[[str], None]) -> bool:
+    now = datetime.now(UTC)
+    try:
+        before = parse(api.send(look(node)), TYPE).condition
+        since = before.since if before is not None and before.status == verdict.status and before.since else now
+        api.send(
+            set_condition(
+                node,
+                TYPE,
+                status=verdict.status,
+                reason=verdict.reason,
+                message=verdict.message,
+                since=since,
+                now=now,
+            )
+        )
+    except Absent:  # the node has gone meanwhile
+        return True
+    except RequestFailed as error:
+        say(f"the condition {TYPE} of node {node} is not written: {error}")
+        return False
+    say(f"node {node}: {TYPE} is {verdict.status}: {verdict.message}")
+    return True
+
+
+def _tell(idle: IdleNodes, say: Callable[[str], None]) -> None:
+    shown: Iterable[tuple[str, str]] = sorted(idle.left_alone.items())[:_MOST_SHOWN]
+    for node, why in shown:
+        say(f"node {node} is left alone: {why}")
+    if len(idle.left_alone) > _MOST_SHOWN:
+        say(f"{len(idle.left_alone) - _MOST_SHOWN} more nodes are left alone")

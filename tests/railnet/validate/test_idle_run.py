@@ -1,0 +1,257 @@
+"""`railnet validate --idle`: nodes with jobs are left alone, what a job preempts is no finding, and nodes that were tried have a condition."""
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from railnet.apiserver.client import Answer
+from railnet.apiserver.request import Request
+from railnet.fabric.rails_condition import TAINT
+from railnet.validate import idle_run
+from railnet.validate.idle_run import write_conditions
+from railnet.validate.mode import Mode
+from railnet.validate.node_verdict import TYPE, verdicts
+from railnet.validate.report import Report
+from tests.railnet.train.memory_api_server import status
+from tests.railnet.validate.test_validation import CUT, RUN, SOUND, WANTED, Cluster, node
+
+MOMENT = datetime(2026, 11, 27, 22, tzinfo=UTC)
+
+
+def idle_cluster(*names: str) -> Cluster:
+    return Cluster(*(names or ("a", "b", "c")))
+
+
+def run_idle(cluster: Cluster, **changes: Any) -> Report | None:
+    """Run as the command line does; return the report, None if nothing was tried."""
+    wanted = WANTED._replace(mode=Mode.QUICK, **changes)
+    report = idle_run.run_idle(cluster.server.api, cluster, RUN, wanted, cluster.said.append, 0.001)
+    if report is not None:
+        assert write_conditions(cluster.server.api, verdicts(report, MOMENT), cluster.said.append)
+    return report
+
+
+def conditions(cluster: Cluster) -> dict[str, dict[str, Any]]:
+    """Return the condition of each node that has it."""
+    return {
+        name: condition
+        for (kind, _, name), found in cluster.server.objects.items()
+        if kind == "nodes"
+        for condition in found["status"]["conditions"]
+        if condition["type"] == TYPE
+    }
+
+
+def a_pod(node: str, phase: str = "Running", **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"namespace": "team", "name": f"on-{node}"},
+        "spec": {"nodeName": node, "containers": [{"name": "main"}], **spec},
+        "status": {"phase": phase},
+    }
+
+
+def with_device(node: str, resource: str, phase: str = "Running") -> dict[str, Any]:
+    resources = {"limits": {resource: "1"}, "requests": {resource: "1"}}
+    return a_pod(node, phase, containers=[{"name": "main", "resources": resources}])
+
+
+def test_nodes_that_were_tried_say_so() -> None:
+    cluster = idle_cluster()
+    run_idle(cluster)
+    found = conditions(cluster)
+
+    assert {name: (one["status"], one["reason"]) for name, one in found.items()} == dict.fromkeys(
+        "abc", ("True", "NoFindings")
+    )
+    assert found["a"]["message"].startswith("railnet validate on 2026-11-27 tried 2 rails: no findings")
+    assert cluster.left() == []
+
+
+def test_node_with_a_finding_says_it_and_is_well_again_after_the_next_run() -> None:
+    cluster = idle_cluster()
+    cluster.answer = lambda source, peer: CUT if "10.56.1.97" in (source, peer) else {**SOUND}
+    run_idle(cluster)
+    bad = conditions(cluster)
+    cluster.answer = lambda source, peer: {**SOUND}
+    run_idle(cluster)
+
+    assert (bad["a"]["status"], bad["a"]["reason"]) == ("False", "Findings")
+    assert bad["a"]["message"].startswith(
+        "railnet validate on 2026-11-27: rail 1 of node a, all its 2 pairs: no connection"
+    )
+    assert (bad["b"]["status"], bad["c"]["status"]) == ("True", "True")
+    assert conditions(cluster)["a"]["status"] == "True"
+
+
+@pytest.mark.parametrize(
+    ("pod", "why"),
+    [
+        (with_device("b", "rdma/ib_vf"), "pod team/on-b has rdma/ib_vf"),
+        (with_device("b", "nvidia.com/gpu", "Pending"), "pod team/on-b has nvidia.com/gpu"),
+        (a_pod("b", resourceClaims=[{"name": "rail"}]), "pod team/on-b has devices of a claim"),
+    ],
+    ids=["a VF", "a GPU", "a claim"],
+)
+def test_node_of_a_job_is_left_alone_and_keeps_what_it_had(pod: dict[str, Any], why: str) -> None:
+    cluster = idle_cluster()
+    cluster.server.add("pods", pod)
+    report = run_idle(cluster)
+
+    assert report is not None
+    assert set(report.rails_of) == {"a", "c"}
+    assert f"node b is left alone: {why}" in cluster.said
+    assert conditions(cluster).keys() == {"a", "c"}
+
+
+@pytest.mark.parametrize("pod", [with_device("b", "rdma/ib_vf", "Succeeded"), a_pod("b")], ids=["ended", "no device"])
+def test_node_with_other_pods_is_idle(pod: dict[str, Any]) -> None:
+    cluster = idle_cluster()
+    cluster.server.add("pods", pod)
+    run_idle(cluster)
+
+    assert conditions(cluster).keys() == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    "spec", [{"unschedulable": True}, {"taints": [{"key": TAINT, "effect": "NoSchedule"}]}], ids=["cordoned", "tainted"]
+)
+def test_node_that_takes_no_jobs_is_left_alone(spec: dict[str, Any]) -> None:
+    cluster = idle_cluster()
+    cluster.server.add("nodes", {**node("b"), "spec": spec})
+    run_idle(cluster)
+
+    assert conditions(cluster).keys() == {"a", "c"}
+
+
+def test_nodes_that_were_not_tried_for_the_longest_time_come_first() -> None:
+    cluster = idle_cluster("a", "b", "c", "d")
+    run_idle(cluster, most=2)
+    assert conditions(cluster).keys() == {"a", "b"}
+    run_idle(cluster, most=2)
+
+    assert conditions(cluster).keys() == {"a", "b", "c", "d"}
+
+
+def test_without_two_idle_nodes_nothing_is_tried() -> None:
+    cluster = idle_cluster("a", "b")
+    cluster.server.add("pods", with_device("b", "rdma/ib_vf"))
+
+    assert run_idle(cluster) is None
+    assert cluster.said[-1] == "a rail needs two nodes, and 1 can be tried: nothing is tried"
+    assert cluster.pods == []
+
+
+def waiting(name: str, age: float = 0.0) -> dict[str, Any]:
+    """Return a pod of a gang that waits behind the gate for a VF."""
+    found = with_device("", "rdma/ib_vf", "Pending")
+    created = datetime.fromtimestamp(time.time() - age, UTC).isoformat(timespec="seconds")
+    metadata = {"namespace": "team", "name": name, "creationTimestamp": created}
+    return {**found, "metadata": metadata, "spec": {**found["spec"], "schedulingGates": [{"name": "railnet.io/gang"}]}}
+
+
+def test_nothing_is_tried_while_a_job_waits() -> None:
+    cluster = idle_cluster()
+    cluster.server.add("pods", waiting("bert-0", age=600))
+
+    assert run_idle(cluster) is None
+    assert cluster.said == ["pod team/bert-0 waits for rdma/ib_vf: nothing is tried while a job waits"]
+
+
+def test_pod_that_waits_for_hours_does_not_keep_nodes_from_being_tried() -> None:
+    cluster = idle_cluster()
+    cluster.server.add("pods", waiting("lost-0", age=7200))
+
+    assert run_idle(cluster) is not None
+
+
+def test_job_that_begins_to_wait_ends_the_run_and_no_condition_is_changed() -> None:
+    cluster = idle_cluster()
+
+    def answer(source: str, peer: str) -> dict[str, Any]:
+        if not any(key[2] == "bert-0" for key in cluster.server.objects):
+            cluster.server.add("pods", waiting("bert-0"))
+        return SOUND
+
+    cluster.answer = answer
+
+    assert run_idle(cluster) is None
+    assert "pod team/bert-0 waits for rdma/ib_vf: the run has ended for it" in cluster.said[-1]
+    assert conditions(cluster) == {}
+    assert cluster.left() == ["bert-0"]
+
+
+def preempted(cluster: Cluster, name: str) -> None:
+    """Have a job preempt the try of a node as soon as its first pair is measured: the pod is deleted, and its pairs fail."""
+
+    def answer(source: str, peer: str) -> dict[str, Any]:
+        last = f".{ord(name)}"
+        if not (source.endswith(last) or peer.endswith(last)):
+            return {**SOUND}
+        for key, pod in list(cluster.server.objects.items()):
+            terms = pod["spec"]["affinity"]["nodeAffinity"] if key[0] == "pods" else {}
+            if f"'{name}'" in str(terms):
+                cluster.server.objects.pop(key)
+        return CUT
+
+    cluster.answer = answer
+
+
+def test_node_that_a_job_takes_meanwhile_has_no_finding_and_keeps_what_it_had() -> None:
+    cluster = idle_cluster()
+    preempted(cluster, "b")
+    report = run_idle(cluster)
+
+    assert report is not None
+    assert report.findings == ()
+    assert any("on b was deleted or has ended before the run was over" in one for one in report.untested)
+    assert conditions(cluster).keys() == {"a", "c"}
+    assert cluster.left() == []
+
+
+def test_rails_are_not_said_to_be_apart_because_a_pod_has_gone() -> None:
+    cluster = idle_cluster("a", "b")
+    preempted(cluster, "b")
+    cluster.apart = {(0, 1)}
+    report = run_idle(cluster)
+
+    assert report is not None
+    assert [each.reached for each in report.reach] in ([], [None])
+
+
+def test_condition_keeps_its_transition_while_it_stays_as_it_is() -> None:
+    cluster = idle_cluster()
+    run_idle(cluster)
+    early = "2026-01-01T00:00:00Z"
+    for (kind, _, _), found in cluster.server.objects.items():
+        for condition in found["status"]["conditions"] if kind == "nodes" else ():
+            condition["lastTransitionTime"] = early if condition["type"] == TYPE else None
+    run_idle(cluster)
+    assert {one["lastTransitionTime"] for one in conditions(cluster).values()} == {early}
+    cluster.answer = lambda source, peer: CUT
+    run_idle(cluster)
+
+    assert early not in {one["lastTransitionTime"] for one in conditions(cluster).values()}
+
+
+def test_condition_that_cannot_be_set_is_said_and_the_others_are_set() -> None:
+    cluster = idle_cluster()
+
+    def refuse(request: Request) -> Answer | None:
+        return status(403, "no") if "/nodes/a/status" in request.path else None
+
+    report = cluster.validate(mode=Mode.QUICK)
+    cluster.server.before = refuse
+
+    assert not write_conditions(cluster.server.api, verdicts(report, MOMENT), cluster.said.append)
+    assert conditions(cluster).keys() == {"b", "c"}
+    assert any(one.startswith(f"the condition {TYPE} of node a is not written: ") for one in cluster.said)
+
+
+def test_condition_is_short_whatever_was_found() -> None:
+    cluster = idle_cluster()
+    cluster.answer = lambda source, peer: {"failed": {"measurement": "mtu", "why": "x" * 5000}}
+    run_idle(cluster)
+
+    assert all(len(one["message"]) < 1200 for one in conditions(cluster).values())
