@@ -4,16 +4,17 @@ The client decides what all programs have in common: the headers, the token of e
 which failure an answer is. The transport decides how bytes reach the API server.
 """
 
-import json
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager
 from http import HTTPStatus
 from typing import Any, NamedTuple, NoReturn, Protocol
 
+from railnet.apiserver.answer_json import parsed
 from railnet.apiserver.request import JSON, JsonObject, Request, Verb
 
-# The API server takes objects of 3 MiB (k8s.io/apiserver MaxRequestBodyBytes); JSON's escapes may lengthen them.
-_MAX_ANSWER_BYTES = 8 << 20
+# The API server takes objects of 3 MiB (k8s.io/apiserver MaxRequestBodyBytes), and writes six bytes for each `<` of them (encoding/json, HTML
+# escapes). A list that cannot be read, because of one object that is too large, would end the work for all others.
+_MAX_ANSWER_BYTES = 20 << 20
 _MAX_MESSAGE = 1000
 _MAX_CONTENT_TYPE = 80
 _LONGEST_RETRY_AFTER_SECONDS = 300.0  # API servers ask for a second to a minute; a proxy may ask for anything
@@ -92,6 +93,11 @@ class Expired(RequestFailed):
 
 class TooLarge(RequestFailed):
     """The answer is longer than this client reads."""
+
+    @property
+    def temporary(self) -> bool:
+        """False: the answer to the same request is as long, for as long as the object is."""
+        return False
 
 
 class Conflict(RequestFailed):
@@ -242,11 +248,11 @@ def _too_large(request: Request) -> TooLarge:
 def _lines(request: Request, pieces: Iterator[bytes]) -> Iterator[bytes]:
     partial_line = bytearray()
     for piece in pieces:
-        partial_line += piece
-        if b"\n" in piece:
-            *whole, rest = partial_line.split(b"\n")
-            partial_line = bytearray(rest)
-            yield from map(bytes, whole)
+        first, *others = piece.split(b"\n")
+        partial_line += first
+        for other in others:
+            line, partial_line = bytes(partial_line), bytearray(other)
+            yield line
         if len(partial_line) > _MAX_ANSWER_BYTES:
             raise _too_large(request)
     if partial_line and request.accept != JSON:
@@ -263,7 +269,7 @@ def message(body: bytes) -> str:
 
 def _json(body: bytes) -> Any:
     try:
-        return json.loads(body)
+        return parsed(body)
     except (ValueError, RecursionError):
         return None
 

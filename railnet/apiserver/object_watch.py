@@ -4,13 +4,13 @@ The `kubernetes` package's informer makes a model of each object; this takes a f
 kubernetes.io/docs/reference/using-api/api-concepts, "Efficient detection of changes".
 """
 
-import json
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from enum import StrEnum
 from http import HTTPStatus
 from typing import NamedTuple
 
+from railnet.apiserver.answer_json import parsed
 from railnet.apiserver.client import ApiServer, Expired, RequestFailed, StreamingApiServer, TooLarge
 from railnet.apiserver.request import Collection, JsonObject, Request, list_page, watch
 
@@ -112,7 +112,7 @@ def _page(request: Request, answer: JsonObject) -> tuple[Page, str]:
 
 def _change(request: Request, line: bytes) -> Change:
     try:
-        event = json.loads(line)
+        event = parsed(line)
         kind, document = event["type"], event["object"]
         if kind == "ERROR":
             raise _failure(request, document)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from railnet.apiserver.client import Conflict, RequestFailed
+from railnet.apiserver.client import Conflict, RequestFailed, TooLarge
 from railnet.apiserver.request import Request
 from railnet.controllers import sticky_table
 from railnet.objects.pod_name import PodName
@@ -67,6 +67,23 @@ def test_pod_that_is_made_again_has_the_same_address_under_another_leader() -> N
     a_leader(cluster).work()
 
     assert cluster.net1() == {"again-1": "10.58.0.2/24", "other-0": "10.58.0.4/24"}
+
+
+def test_owner_that_is_too_large_to_be_read_costs_no_other_job_its_addresses() -> None:
+    """The look at all jobs failed, and was tried again without end."""
+    cluster = Cluster()
+    cluster.make_pod("mnist-0", 0, cluster.make_job("mnist"))
+    hostile = cluster.make_job("huge", namespace="hostile")
+    cluster.make_pod("huge-0", 0, hostile, namespace="hostile", job="huge")
+
+    def interfere(request: Request) -> None:
+        if str(request) == "get jobs/huge in namespace hostile":
+            raise TooLarge("the answer has more than 20971520 bytes")
+
+    cluster.interfere = interfere
+    a_leader(cluster).work()
+
+    assert cluster.net1()["mnist-0"] is not None
 
 
 def test_each_vf_of_a_pod_gets_an_address_in_its_part_of_the_range() -> None:
