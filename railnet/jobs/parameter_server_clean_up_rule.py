@@ -3,9 +3,10 @@
 They go when every worker has ended without failure. They stay while one worker goes on, has failed, or is missing.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 from typing import NamedTuple
 
 from railnet.jobs.clean_up_verdict import Action, Verdict
@@ -41,16 +42,23 @@ class TaskPosition(NamedTuple):
         return f"{self.role} {'.'.join(map(str, self.rank))}".rstrip()
 
 
+class TaskRange(NamedTuple):
+    """The positions from 0 to `size` - 1 of a role: those of an Indexed Job, whose author may write two thousand million completions."""
+
+    role: str
+    size: int
+
+
 @dataclass(frozen=True, slots=True)
 class Worker:
     """A worker, or the workers that one Job makes.
 
     Attributes:
-        tasks: its positions in the job.
+        tasks: its position in the job, or its positions.
         maker: the object that says its state, for messages: `Job mnist-worker-0`.
     """
 
-    tasks: frozenset[TaskPosition]
+    tasks: TaskPosition | TaskRange
     state: State
     maker: str
 
@@ -114,8 +122,8 @@ def _needed(group: Group) -> str:
         return f"{_listed(failed)} failed; start the worker again, or delete the job"
     if group.root is State.FAILED:
         return "the job has failed; delete it, or start it again"
-    missing = sorted(set(_missing(group)))
-    return f"{_listed(missing)}; start the pods that the job lacks, or delete it" if missing else ""
+    missing = _listed(_missing(group))
+    return f"{missing}; start the pods that the job lacks, or delete it" if missing else ""
 
 
 def _settled(group: Group) -> Verdict:
@@ -128,30 +136,81 @@ def _settled(group: Group) -> Verdict:
 
 
 def _missing(group: Group) -> Iterator[str]:
-    """Yield what is missing, in words."""
-    there = frozenset(task for worker in group.workers for task in worker.tasks)
-    ranks, replicas = _by_role(there), group.replicas or {}
-    if ranks is None:
-        if not _size_counts(group):
-            yield "nothing says how many workers there are: they have neither a rank (label railnet.io/rank) nor railnet.io/size"
-        ranks = {}
-    for role in ranks.keys() | replicas.keys():
-        numbers = ranks.get(role, set())
-        count = max(max(numbers, default=-1) + 1, replicas.get(role, 0))
-        yield from (f"{role} {number} is missing" for number in range(count) if number not in numbers)
-    yield from (f"{task} is missing" for task in (group.named or frozenset()) - there)
+    """Yield what is missing, in words. A rank of a million, or as many replicas, cost no more than the words that are taken."""
+    there, replicas = _tasks(group), group.replicas or {}
+    if not there.are_ranked and not _size_counts(group):
+        yield "nothing says how many workers there are: they have neither a rank (label railnet.io/rank) nor railnet.io/size"
+    by_role = there.by_role if there.are_ranked else {}
+    counts: dict[str, int] = {}
+    for role in sorted(by_role.keys() | replicas.keys()):
+        ranks = by_role.get(role, _Ranks())
+        counts[role] = max(ranks.count, replicas.get(role, 0))
+        yield from (f"{role} {number} is missing" for number in ranks.missing(counts[role]))
+    for task in sorted(group.named or ()):
+        is_counted = len(task.rank) == 1 and task.rank[0] < counts.get(task.role, 0)
+        if not (is_counted or there.has(task)):
+            yield f"{task} is missing"
     if _size_counts(group) and (known := _worker_count(group) + _server_count(group)) < (group.size or 0):
         yield f"only {known} of the job's {group.size} pods are known"
 
 
-def _by_role(tasks: frozenset[TaskPosition]) -> dict[str, set[int]] | None:
-    """Return the ranks of each role; None if a worker has none, or one of several numbers, which no range shows to be complete."""
-    ranks: dict[str, set[int]] = {}
-    for task in tasks:
+@dataclass(slots=True)
+class _Ranks:
+    """The ranks of one role: all below a number, and others."""
+
+    below: int = 0
+    others: set[int] = field(default_factory=set)
+
+    @property
+    def count(self) -> int:
+        """How many there are at least, if none is missing."""
+        return max(self.below, max(self.others, default=-1) + 1)
+
+    def missing(self, count: int) -> Iterator[int]:
+        """Yield the ranks below `count` that are not there."""
+        return (number for number in range(self.below, count) if number not in self.others)
+
+
+@dataclass(slots=True)
+class _Tasks:
+    """The positions of all workers of a group.
+
+    Attributes:
+        by_role: those with one number.
+        further: those with none, or with several.
+    """
+
+    by_role: dict[str, _Ranks] = field(default_factory=dict)
+    further: set[TaskPosition] = field(default_factory=set)
+
+    @property
+    def are_ranked(self) -> bool:
+        """Whether ranges can show that all are there."""
+        return not self.further
+
+    def has(self, task: TaskPosition) -> bool:
+        """Return whether a position is one of a worker's."""
+        ranks = self.by_role.get(task.role, _Ranks())
         if len(task.rank) != 1:
-            return None
-        ranks.setdefault(task.role, set()).add(task.rank[0])
-    return ranks
+            return task in self.further
+        return task.rank[0] < ranks.below or task.rank[0] in ranks.others
+
+    def add(self, tasks: TaskPosition | TaskRange) -> None:
+        """Add those of a worker."""
+        if isinstance(tasks, TaskRange):
+            ranks = self.by_role.setdefault(tasks.role, _Ranks())
+            ranks.below = max(ranks.below, tasks.size)
+        elif len(tasks.rank) == 1:
+            self.by_role.setdefault(tasks.role, _Ranks()).others.add(tasks.rank[0])
+        else:
+            self.further.add(tasks)
+
+
+def _tasks(group: Group) -> _Tasks:
+    tasks = _Tasks()
+    for worker in group.workers:
+        tasks.add(worker.tasks)
+    return tasks
 
 
 def _size_counts(group: Group) -> bool:
@@ -164,17 +223,22 @@ def _size_counts(group: Group) -> bool:
 
 
 def _worker_count(group: Group) -> int:
-    ranked = {task for worker in group.workers for task in worker.tasks if task.rank}
-    return len(ranked) + sum(not task.rank for worker in group.workers for task in worker.tasks)
+    tasks = _tasks(group)
+    with_one_number = sum(
+        ranks.below + sum(rank >= ranks.below for rank in ranks.others) for ranks in tasks.by_role.values()
+    )
+    without = sum(isinstance(worker.tasks, TaskPosition) and not worker.tasks.rank for worker in group.workers)
+    return with_one_number + sum(bool(task.rank) for task in tasks.further) + without
 
 
 def _server_count(group: Group) -> int:
     return max((rank[0] + 1 for rank in group.servers), default=0)
 
 
-def _listed(names: list[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+def _listed(names: Iterable[str]) -> str:
+    """Return the first names, and whether there are more; empty if there are none."""
+    first = list(islice(names, _MOST_NAMES + 1))
+    return ", ".join(first[:_MOST_NAMES]) + (" and more" if len(first) > _MOST_NAMES else "")
 
 
 def service_task(operator: Operator, job: str, selector: Mapping[str, str]) -> TaskPosition | None:

@@ -20,6 +20,7 @@ from railnet.jobs.namespace_clean_up_rule import FinishedNamespace
 from railnet.objects.involved_object import InvolvedObject
 from railnet.objects.metadata_times import created, is_deleted
 
+_MOST_OF_ANNOTATION = 256  # characters that are kept: its author may write 256 KiB
 _GATHER_SECONDS = 5.0  # after a training pod's change: the other pods of its job change at about the same time
 
 
@@ -55,7 +56,7 @@ def training_namespace(namespace: JsonObject) -> TrainingNamespace:
         created=created(metadata),
         leaving=is_deleted(metadata),
         annotations={
-            key: text
+            key: text[:_MOST_OF_ANNOTATION]
             for key, text in (metadata.get("annotations") or {}).items()
             if key in (namespace_clean_up_rule.TIME, namespace_clean_up_rule.VOLUMES)
         },

@@ -67,22 +67,21 @@ class ServerGroup:
         known = {job.uid for job in self.jobs}
         for pod in self.workers:
             if pod.owner is None or pod.owner.uid not in known:
-                yield Worker(frozenset({TaskPosition(pod.role, pod.rank)}), _state(pod), f"pod {pod.name}")
+                yield Worker(TaskPosition(pod.role, pod.rank), _state(pod), f"pod {pod.name}")
 
 
 def server_groups(pods: Sequence[TrainingPod], jobs: Sequence[WorkerJob]) -> Iterator[ServerGroup]:
     """Yield each job that has parameter servers which run."""
-    keys = {
-        _key(pod): None
-        for pod in pods
-        if parameter_server_clean_up_rule.serves(pod.role) and not (pod.ended or pod.leaving)
-    }
-    for name, root in keys:
+    groups: dict[tuple[str, OwnerReference | None], list[TrainingPod]] = {}
+    for pod in pods:
+        groups.setdefault(_key(pod), []).append(pod)
+    for (name, root), of_group in groups.items():
         operator = _OPERATORS[name]
         if operator.servers is Servers.OPERATOR or (operator.servers is Servers.FINISHED and root is None):
             continue
-        of_group = [pod for pod in pods if _key(pod) == (name, root)]
         servers = [pod for pod in of_group if parameter_server_clean_up_rule.serves(pod.role)]
+        if not any(_there(servers)):
+            continue
         yield ServerGroup(
             operator=operator,
             root=root,

@@ -7,7 +7,7 @@ from railnet.controllers.training_pod import Job
 from railnet.errors import Misconfigured
 from railnet.jobs import job_completion, parameter_server_clean_up_rule
 from railnet.jobs.operators import Operator, Servers
-from railnet.jobs.parameter_server_clean_up_rule import State, TaskPosition
+from railnet.jobs.parameter_server_clean_up_rule import State, TaskPosition, TaskRange
 from railnet.jobs.railnet_labels import PS_CLEANUP
 from railnet.jobs.recogniser import RecognisedPod, recognise
 from railnet.objects import pod as pods
@@ -16,6 +16,7 @@ from railnet.objects.metadata_times import created
 from railnet.objects.owner_reference import OwnerReference, controller
 
 _INDEXED = "Indexed"
+_MOST_OF_SWITCH = 64  # characters that are kept: its author may write 256 KiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class WorkerJob:
     name: str
     uid: str
     operator: str
-    tasks: frozenset[TaskPosition]
+    tasks: TaskPosition | TaskRange
     state: State
     size: int | None
     owner: OwnerReference | None
@@ -66,17 +67,18 @@ def worker_job(job: JsonObject) -> WorkerJob | None:
         return None
     if member is None or not _is_worker(member.operator, member):
         return None
+    switch = pod.annotations.get(PS_CLEANUP)
     return WorkerJob(
         job=Job(pod.namespace, member.job),
         name=metadata["name"],
         uid=metadata["uid"],
         operator=member.operator.name,
-        tasks=frozenset(_tasks(member, spec)),
+        tasks=_tasks(member, spec),
         state=_state(job),
         size=member.size,
         owner=controller(job),
         created=created(metadata),
-        switch=pod.annotations.get(PS_CLEANUP),
+        switch=None if switch is None else switch[:_MOST_OF_SWITCH],
     )
 
 
@@ -110,10 +112,10 @@ def _is_worker(operator: Operator, member: RecognisedPod) -> bool:
     )
 
 
-def _tasks(member: RecognisedPod, spec: JsonObject) -> list[TaskPosition]:
+def _tasks(member: RecognisedPod, spec: JsonObject) -> TaskPosition | TaskRange:
     if not member.rank and spec.get("completionMode") == _INDEXED:
-        return [TaskPosition(member.role, (index,)) for index in range(int(spec.get("completions") or 0))]
-    return [TaskPosition(member.role, member.rank)]
+        return TaskRange(member.role, int(spec.get("completions") or 0))
+    return TaskPosition(member.role, member.rank)
 
 
 def _state(job: JsonObject) -> State:

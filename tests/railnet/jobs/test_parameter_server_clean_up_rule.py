@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from railnet.jobs import parameter_server_clean_up_rule
 from railnet.jobs.clean_up_verdict import Action
 from railnet.jobs.operators import OPERATORS, Part
-from railnet.jobs.parameter_server_clean_up_rule import Group, State, TaskPosition, Worker, verdict
+from railnet.jobs.parameter_server_clean_up_rule import Group, State, TaskPosition, TaskRange, Worker, verdict
 
 TEMPLATES = next(row for row in OPERATORS if row.page == "tensorflow-templates")
 ANY_POD = next(row for row in OPERATORS if row.page == "any-pod")
@@ -17,7 +17,7 @@ KUBEDL = next(row for row in OPERATORS if row.page == "kubedl")
 
 
 def worker(rank: int, state: State = State.COMPLETE, role: str = "worker") -> Worker:
-    return Worker(frozenset({TaskPosition(role, (rank,))}), state, f"Job mnist-{role}-{rank}")
+    return Worker(TaskPosition(role, (rank,)), state, f"Job mnist-{role}-{rank}")
 
 
 def group(*workers: Worker, servers: int = 2, size: int | None = None, **changes: object) -> Group:
@@ -101,6 +101,39 @@ def test_missing_workers_are_named_by_whatever_says_that_they_exist() -> None:
     assert verdict(counted).why.startswith("chief 0 is missing;")
 
 
+@pytest.mark.parametrize(
+    ("huge", "text"),
+    [
+        (group(worker(0), replicas={"worker": 2**31 - 1}), "worker 1 is missing, worker 2 is missing"),
+        (group(worker(2**40)), "worker 0 is missing, worker 1 is missing"),
+        (
+            group(Worker(TaskRange("worker", 2**31 - 1), State.COMPLETE, "Job a"), worker(2**31 + 9)),
+            "worker 2147483647 is missing, worker 2147483648 is missing",
+        ),
+    ],
+    ids=["replicas", "a_rank", "completions"],
+)
+def test_huge_number_that_an_author_writes_costs_no_more_than_the_words(huge: Group, text: str) -> None:
+    """Each missing worker was written out: a pod with the rank 999999 took 200 MB, and replicas of an int32 all memory."""
+    found = verdict(huge)
+
+    assert found.action is Action.KEEP
+    assert found.why.startswith(text)
+    assert "is missing and more; start the pods" in found.why
+
+
+def test_workers_of_an_indexed_job_are_those_below_its_completions() -> None:
+    indexed = Worker(TaskRange("worker", 3), State.COMPLETE, "Job a")
+
+    assert verdict(group(indexed)) == (Action.DELETE, "all 3 workers are complete", None)
+    assert verdict(group(indexed, worker(1))).why == "all 3 workers are complete"
+    assert verdict(group(indexed, named=frozenset({TaskPosition("worker", (2,))}))).action is Action.DELETE
+    assert verdict(group(indexed, worker(4))).why.startswith("worker 3 is missing; start")
+    assert verdict(group(indexed, named=frozenset({TaskPosition("worker", (3,))}))).why.startswith(
+        "worker 3 is missing"
+    )
+
+
 def test_size_is_compared_until_the_last_parameter_server_is_gone() -> None:
     """A leader that died has deleted parameter server 0 of 2; the next one finds the rank 1, and the same verdict."""
     left = group(worker(0), worker(1), size=4, servers=2)
@@ -111,7 +144,7 @@ def test_size_is_compared_until_the_last_parameter_server_is_gone() -> None:
 
 
 def test_workers_without_a_rank_need_a_size() -> None:
-    one = Worker(frozenset({TaskPosition("worker", ())}), State.COMPLETE, "pod a")
+    one = Worker(TaskPosition("worker", ()), State.COMPLETE, "pod a")
 
     assert verdict(group(one, one)).why.startswith("nothing says how many workers there are")
     assert verdict(group(one, one, size=4)).action is Action.DELETE

@@ -10,17 +10,22 @@ from hypothesis import strategies as st
 from railnet.apiserver.client import RequestFailed, StreamingApiServer
 from railnet.apiserver.event import Event
 from railnet.apiserver.request import Collection, Request, Verb
+from railnet.controllers.clean_up import parameter_server_jobs
 from railnet.controllers.clean_up.parameter_server_clean_up import CleanUp
+from railnet.controllers.clean_up.worker_jobs import worker_job
 from railnet.controllers.events import JobEvents
 from railnet.controllers.informer import Informer
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.owners import Owners
 from railnet.controllers.shared_pod_watch import alone
-from railnet.controllers.training_pod import Job, training_pod
+from railnet.controllers.training_pod import Job, TrainingPod, training_pod
+from railnet.jobs.parameter_server_clean_up_rule import TaskRange
+from railnet.jobs.reported_pod import ReportedPod
 from tests.railnet.controllers.cluster_in_memory import Cluster, Refusal
 from tests.railnet.controllers.template_job import JUST_NOW, LONG_AGO, NOW, TemplateJob, owned_by, path
 
 JOB = Job("ml", "mnist")
+key = parameter_server_jobs._key
 SERVERS = ["mnist-ps-0", "mnist-ps-1"]
 FIVE = '{"cluster": {"ps": ["a:1", "b:1"], "worker": ["c:1", "d:1", "e:1"]}}'
 TASKS = [*SERVERS, *(f"mnist-worker-{rank}" for rank in range(3))]
@@ -543,3 +548,45 @@ def test_indexed_job_of_all_workers_and_pods_of_no_operator() -> None:
 
     assert job.left("Pod") == []
     assert leader.said[0][2] == "all 2 workers are complete; deleted Pod server"
+
+
+def test_indexed_job_of_any_number_of_completions_is_kept_in_few_bytes() -> None:
+    """Each completion was kept: one suspended Job, which costs no quota, took all of the controllers' memory."""
+    template = {
+        "metadata": {"labels": {"railnet.io/net1": "true"}},
+        "spec": {"containers": [{"name": "main", "image": "train:1"}]},
+    }
+    template["metadata"]["annotations"] = {"railnet.io/ps-cleanup": "x" * 250_000}
+    metadata = {"name": "huge", "namespace": "ml", "uid": "u"}
+    completions = 2**31 - 1
+    spec = {"completionMode": "Indexed", "completions": completions, "suspend": True, "template": template}
+    found = worker_job({"metadata": metadata, "spec": spec})
+
+    assert found is not None
+    assert found.tasks == TaskRange("worker", completions)
+    assert len(found.switch or "") == 64
+
+
+def test_pods_of_many_owners_and_one_name_are_each_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each owner all pods were looked at: ten thousand pods of one tenant took a minute, again after each change."""
+    looked: list[str] = []
+    monkeypatch.setattr(parameter_server_jobs, "_key", lambda pod: looked.append(pod.name) or key(pod))
+    labels = {"group-name": "training.kubedl.io", "job-name": "mnist", "replica-type": "ps"}
+    owner = {"apiVersion": "training.kubedl.io/v1alpha1", "kind": "TFJob", "name": "mnist", "controller": True}
+    pods = [
+        reduced_pod(f"ps-{number}", "ml", labels, ownerReferences=[owner | {"uid": f"of-{number}"}])
+        for number in range(50)
+    ]
+
+    assert len(list(parameter_server_jobs.server_groups(pods, []))) == 50
+    assert len(looked) == 50
+
+
+def reduced_pod(name: str, namespace: str, labels: dict[str, str], **metadata: Any) -> TrainingPod:
+    """Return a pod with one container, as the controllers keep it."""
+    document = {
+        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-of-{name}", "labels": labels, **metadata}
+    }
+    found = training_pod(ReportedPod({**document, "spec": {"containers": [{"name": "tensorflow"}]}}))
+    assert found is not None
+    return found
