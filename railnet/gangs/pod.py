@@ -4,6 +4,7 @@ Ten thousand pods have few different shapes, requests and owners, so these are s
 """
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TypeVar
 
 from railnet.apiserver.request import JsonObject
@@ -34,6 +35,7 @@ _NEVER = "Never"
 _STAYING = ("DaemonSet", "Node")  # a Node owns the mirrors of its static pods
 _MOST_SHARED = 20_000
 _MOST_DIGITS = 6
+_MOST_CLAIMS = 64  # that are counted of one pod: its author may name a hundred thousand
 _OF_THE_SCHEDULER = ("affinity", "nodeSelector", "tolerations", "topologySpreadConstraints")
 _RANKS = 1_000_000  # a rank may have several numbers; no job has more pods (railnet.jobs.recogniser)
 _CONSTRAINT_BYTES = 5  # of memory, for a character of a constraint
@@ -259,11 +261,10 @@ def _placed(metadata: JsonObject) -> Placed | None:
 
 
 def _claims(pod: JsonObject) -> tuple[tuple[str, ...], bool]:
-    """Return the claims of a pod, and whether one of a template is not made yet."""
+    """Return the claims of a pod, of very many the first ones, and whether one of a template is not made yet."""
     named = tuple(pod_claims(pod))
-    return tuple(dict.fromkeys(claim.claim for claim in named if claim.claim)), not all(
-        claim.is_made for claim in named
-    )
+    claims = dict.fromkeys(claim.claim for claim in named if claim.claim)
+    return tuple(islice(claims, _MOST_CLAIMS)), not all(claim.is_made for claim in named)
 
 
 def _is_disrupted(pod: JsonObject) -> bool:

@@ -26,10 +26,13 @@ class OwnerReference:
     def read(cls, reference: Mapping[str, Any]) -> Self:
         """Read an entry of `metadata.ownerReferences`.
 
+        A text that is longer than any object's is cut to one that is still longer, so that it names no object either.
+
         Raises:
-            KeyError: the API server sends no such entry.
+            KeyError, TypeError: the API server sends no such entry.
         """
-        return cls(reference["apiVersion"], reference["kind"], reference["name"], reference["uid"])
+        version, kind, name, uid = (reference[key][: LONGEST_TEXT + 1] for key in ("apiVersion", "kind", "name", "uid"))
+        return cls(version, kind, name, uid)
 
     def reference(self) -> dict[str, Any]:
         """Return the reference that an object has which goes when this one is gone."""
@@ -46,10 +49,7 @@ def references(metadata: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def controlling(owner_references: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Return the reference to the owner that makes the object again; None if there is none.
-
-    A text that is longer than any object's is cut to one that is still longer, so that it names no object either.
-    """
+    """Return the reference to the owner that makes the object again; None if there is none. Long texts are cut, as by `OwnerReference.read`."""
     for reference in owner_references:
         if reference.get("controller") is True:
             return {key: text[: LONGEST_TEXT + 1] if isinstance(text, str) else text for key, text in reference.items()}

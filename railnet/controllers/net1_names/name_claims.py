@@ -11,6 +11,7 @@ from railnet.objects.owner_reference import OwnerReference
 
 _OF_SEVERAL_ROOTS = frozenset(row.name for row in OPERATORS if row.several_roots)
 _UNKNOWN = "~"  # sorts after every time
+_MOST_AGES = 16  # of roots that are asked for in one look: each of a thousand pods may name another one
 
 
 class Claim(NamedTuple):
@@ -32,7 +33,7 @@ class Claim(NamedTuple):
 
 
 def claims(owners: Owners, job: Job, pods: Sequence[TrainingPod]) -> list[Claim]:
-    """Return the claims of pods on their job's name, the oldest root's first.
+    """Return the claims of pods on their job's name, the oldest root's first; of very many, the oldest of those with the oldest pods.
 
     Raises:
         RequestFailed: the API server did not answer, so the roots are not known.
@@ -46,7 +47,9 @@ def claims(owners: Owners, job: Job, pods: Sequence[TrainingPod]) -> list[Claim]
         claim.roots.add(root)
     if len(claims_by_key) <= 1:
         return list(claims_by_key.values())
-    return sorted(claims_by_key.values(), key=lambda claim: min(_ages(owners, job, claim)))
+    by_pods = sorted(claims_by_key.values(), key=lambda claim: min(pod.created or _UNKNOWN for pod in claim.pods))
+    oldest = sorted(by_pods[:_MOST_AGES], key=lambda claim: min(_ages(owners, job, claim)))
+    return [*oldest, *by_pods[_MOST_AGES:]]
 
 
 def _ages(owners: Owners, job: Job, claim: Claim) -> Iterator[tuple[str, str]]:

@@ -28,6 +28,7 @@ from railnet.vf.permitted_networks import Networks
 _GATHER_SECONDS, _BETWEEN_SECONDS = 0.1, 0.5
 # No watch reports that an object of another owner is gone.
 _LOOK_AGAIN_SECONDS = 60.0
+_MOST_OTHER_JOBS = 10  # of one name that have an event each
 _MOST_REFUSED_PODS = 10  # of a job that have an event each: the others are made by the same template
 
 
@@ -146,7 +147,7 @@ class Net1Services:
     def _claim(self, job: Job, pods: Sequence[TrainingPod]) -> Claim | None:
         """Return the pods that have the job's name; None if there are none."""
         job_claims = claims(self._owners, job, pods)
-        for other in job_claims[1:]:
+        for other in job_claims[1 : _MOST_OTHER_JOBS + 1]:
             self._events.warning(
                 other.about,
                 "Net1NameInUse",

@@ -12,10 +12,13 @@ from railnet.controllers.net1_names.wanted_net1_records import EndpointSlice, Fa
 from railnet.controllers.training_pod import Job
 from railnet.jobs import railnet_labels
 from railnet.jobs.name_truncation import shortened
-from railnet.objects.owner_reference import OwnerReference, references
+from railnet.objects.owner_reference import LONGEST_TEXT, OwnerReference, references
 
 _SLICE_VERSION = "discovery.k8s.io/v1"
 _LABEL_LENGTH = 63
+# Anybody who may write Services may write the annotation and the owners of one with our label: what no controller of ours writes is not kept.
+_LONGEST_JOB = LONGEST_TEXT + 1  # the name of a pod's owner, as it is kept
+_MOST_ENDPOINTS, _MOST_ADDRESSES = 101, 2  # one more of each than is written, so that a longer list is corrected
 _SERVICE_NAME = "kubernetes.io/service-name"
 _MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 _OURS = "railnet.io"
@@ -93,7 +96,7 @@ def endpoint_slice(json_object: JsonObject) -> FoundObject[EndpointSlice]:
     metadata = json_object["metadata"]
     labels = metadata["labels"]
     of = Service(_job(metadata), labels[_SERVICE_NAME], labels[railnet_labels.NAMES], _owner(metadata))
-    endpoints = json_object.get("endpoints") or ()
+    endpoints = (json_object.get("endpoints") or ())[:_MOST_ENDPOINTS]
     what = EndpointSlice(metadata["name"], of, Family(json_object["addressType"]), tuple(map(_record, endpoints)))
     ready = all((endpoint.get("conditions") or {}).get("ready") is True for endpoint in endpoints)
     intact = ready and not json_object.get("ports") and _has(metadata, _slice_labels(what))
@@ -134,15 +137,17 @@ def _endpoint(record: Net1Record, namespace: str) -> JsonObject:
 
 def _record(endpoint: JsonObject) -> Net1Record:
     target = endpoint.get("targetRef") or {}
-    address = ",".join(
-        endpoint["addresses"]
-    )  # of two, which Railnet does not write, no record is made: they are corrected
+    # Of two, which Railnet does not write, no record is made: they are corrected.
+    address = ",".join(endpoint["addresses"][:_MOST_ADDRESSES])
     hostname, node = endpoint.get("hostname") or "", endpoint.get("nodeName") or ""
     return Net1Record(hostname, address, target.get("name") or "", target.get("uid") or "", node)
 
 
 def _job(metadata: Mapping[str, Any]) -> Job:
-    return Job(metadata["namespace"], metadata["annotations"][railnet_labels.JOB])
+    name = metadata["annotations"][railnet_labels.JOB]
+    if len(name) > _LONGEST_JOB:
+        raise ValueError(f"{railnet_labels.JOB} has {len(name)} characters, which no job's name has")
+    return Job(metadata["namespace"], name)
 
 
 def _owner(metadata: Mapping[str, Any]) -> OwnerReference | None:

@@ -215,6 +215,7 @@ def test_of_a_pod_of_any_size_little_is_kept(changes: JsonObject) -> None:
     pod = a_pod()
     pod["metadata"]["labels"]["railnet.io/net1"] = "true"
     pod["metadata"] |= changes
+    pod["spec"]["resourceClaims"] = [{"name": f"c{n}", "resourceClaimName": f"claim-{n}"} for n in range(20_000)]
     pod["status"] = {"nominatedNodeName": "x" * 240_000}
     reported = ReportedPod(pod)
 

@@ -331,6 +331,50 @@ def without_nulls(found: Any) -> Any:
     )
 
 
+LONG: dict[str, Callable[[JsonObject], None]] = {
+    "job": lambda document: document["metadata"]["annotations"].update({"railnet.io/job": "x" * 250_000}),
+    "owner": lambda document: document["metadata"].update({"ownerReferences": [ROOT | {"name": "x" * 1_000_000}]}),
+    "endpoints": lambda document: document.update({"endpoints": [an_endpoint(number) for number in range(1000)]}),
+    "addresses": lambda document: document.update({"endpoints": [an_endpoint(0) | {"addresses": ["10.0.0.1"] * 9999}]}),
+}
+
+
+def an_endpoint(number: int) -> JsonObject:
+    return {
+        "addresses": [f"10.56.{number // 250}.{number % 250}"],
+        "targetRef": {"name": f"p-{number}" * 9, "uid": "u"},
+    }
+
+
+@pytest.mark.parametrize("edit", LONG.values(), ids=LONG)
+def test_of_a_service_or_slice_of_any_size_little_is_kept(cluster: Cluster, edit: Callable[[JsonObject], None]) -> None:
+    """Sixty Services, which any author of Services may label as ours, took all of the controllers' memory."""
+    leader = Leader(cluster)
+    leader.look()
+    for resource in ("services", "endpointslices"):
+        path = next(path for path in cluster.objects if f"/{resource}/" in path)
+        edited = copy.deepcopy(cluster.objects[path])
+        edit(edited)
+        cluster.put(path, edited)
+    leader.hear()
+    kept = [repr(one) for informer in leader.names.informers for one in informer.all()]
+
+    assert sum(map(len, kept)) < 24 << 10
+
+
+def test_slice_with_more_records_than_are_kept_is_corrected(cluster: Cluster) -> None:
+    leader = Leader(cluster)
+    leader.look()
+    (before,) = essence(cluster.of("endpointslices"))
+    path = next(path for path in cluster.objects if "/endpointslices/" in path)
+    edited = copy.deepcopy(cluster.objects[path])
+    edited["endpoints"] += [an_endpoint(number) for number in range(500)]
+    cluster.put(path, edited)
+    leader.look()
+
+    assert essence(cluster.of("endpointslices")) == [before]
+
+
 @pytest.mark.parametrize("resource", ["services", "endpointslices"])
 def test_deleted_object_is_made_again(cluster: Cluster, resource: str) -> None:
     leader = Leader(cluster)
@@ -421,6 +465,23 @@ def test_of_two_jobs_of_one_name_the_older_keeps_it(cluster: Cluster, role: str)
         "mnist-worker-0",
         "mnist-worker-1",
     ]
+
+
+def test_job_whose_pods_name_hundreds_of_owners_costs_few_requests_in_each_look(cluster: Cluster) -> None:
+    """Each look asked for the age of each: jobs of one tenant kept all workers, and the names of others waited."""
+    for number in range(200):
+        owner = ROOT | {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": f"of-{number}", "uid": f"u-{number}"}
+        labels = {"training.kubeflow.org/job-name": "mnist", "training.kubeflow.org/replica-type": "worker"}
+        labels |= {"training.kubeflow.org/operator-name": "tfjob-controller"}
+        made = {"creationTimestamp": "2026-02-01T00:00:00Z"}
+        add(cluster, pod(f"p-{number}", "10.56.1.1", root=owner, labels=labels, metadata=made))
+    leader = Leader(cluster)
+    leader.look()
+    before = cluster.requests.copy()
+    leader.look()
+
+    assert sum((cluster.requests - before).values()) < 40
+    assert len(leader.said) == 10
 
 
 def test_job_of_several_roots_is_one_job_without_an_owner(cluster: Cluster) -> None:
