@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from railnet.errors import Misconfigured
 from railnet.gangs.leader_memory import Arrivals, GangMemory
 from railnet.gangs.life_cycle import GangEvent
 from railnet.gangs.members import NONE_TO_COME, Members, is_size_known, made, needed, needs_root, to_come
@@ -10,6 +11,9 @@ from railnet.gangs.planning_result import Root
 from railnet.jobs.gang_recogniser import agreed
 from railnet.jobs.gang_request import GangRequest
 
+# For each one the room of all nodes is counted, and the planner keeps so many. Pods of one template have one; one that has its place has a
+# selector of its own.
+_MOST_SHAPES = 256
 SETTLE_SECONDS = 1.0  # of a gang that does not say its size, since its last member came
 _JOIN_SECONDS = 10.0  # in which a pod without a gate is bound, since it was created
 _ASK_SECONDS = 60.0  # until a root is read again while members are missing: the job may have been scaled
@@ -19,8 +23,14 @@ def request_of(pods: Members) -> GangRequest | None:
     """Return what all members say together; None if they say nothing.
 
     Raises:
-        Misconfigured: they contradict each other.
+        Misconfigured: they contradict each other, or those that wait are too different.
     """
+    different = len({pod.shape for pod in pods.waiting})
+    if different > _MOST_SHAPES:
+        raise Misconfigured(
+            f"the pods of the gang that wait ask for {different} different sets of resources, selectors, affinities, tolerations and host ports; at most "
+            f"{_MOST_SHAPES} are planned together: give the pods of one role the same ones, or make more gangs of them"
+        )
     requests: dict[GangRequest, str] = {}
     for pod in pods.living:
         if pod.request is not None:

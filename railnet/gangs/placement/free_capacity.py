@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from railnet.gangs.placement.pod_shape import HostPort, Shape
+from railnet.gangs.placement.pod_shape import EVERY_ADDRESS, HostPort, Shape
 from railnet.objects.resource_amounts import Amounts
 
 _UNLIMITED = 1 << 62
@@ -17,17 +17,20 @@ class FreeCapacity:
         kept: whether it is kept free for the gang at the head of the queue: no other has room there.
     """
 
-    __slots__ = ("free", "kept", "ports")
+    __slots__ = ("_addresses", "free", "kept", "ports")
 
     def __init__(self, free: Amounts, ports: Iterable[HostPort] = ()) -> None:
         self.free = dict(free)
         self.ports = dict.fromkeys(ports, 1)
+        self._addresses: dict[tuple[int, str], int] = {}  # at how many addresses each number is in use
+        for port in self.ports:
+            self._note(port, 1)
         self.kept = False
 
     def copy(self) -> "FreeCapacity":
         """Return a copy that can be filled without filling this one."""
         other = FreeCapacity(self.free)
-        other.ports = dict(self.ports)
+        other.ports, other._addresses = dict(self.ports), dict(self._addresses)
         other.kept = self.kept
         return other
 
@@ -43,7 +46,7 @@ class FreeCapacity:
                     return 0
                 most = fits
         if shape.ports:
-            return 0 if self._port_in_use(shape) else min(most, 1)
+            return 0 if any(map(self.has_in_use, shape.ports)) else min(most, 1)
         return most
 
     def take(self, shape: Shape, pods: int = 1) -> None:
@@ -52,13 +55,26 @@ class FreeCapacity:
         for resource, amount in shape.requests:
             free[resource] = free.get(resource, 0) - amount * pods
         for port in shape.ports:
-            self.ports[port] = self.ports.get(port, 0) + pods
+            before = self.ports.get(port, 0)
+            self.ports[port] = before + pods
+            if not before:
+                self._note(port, 1)
             if not self.ports[port]:
                 del self.ports[port]
+                self._note(port, -1)
+
+    def _note(self, port: HostPort, addresses: int) -> None:
+        number = port.port, port.protocol
+        in_use = self._addresses.pop(number, 0) + addresses
+        if in_use:
+            self._addresses[number] = in_use
 
     def overfull(self) -> bool:
         """Return whether more is held than the node has."""
         return any(amount < 0 for amount in self.free.values()) or any(pods > 1 for pods in self.ports.values())
 
-    def _port_in_use(self, shape: Shape) -> bool:
-        return any(mine.conflicts(theirs) for mine in shape.ports for theirs in self.ports)
+    def has_in_use(self, port: HostPort) -> bool:
+        """Return whether a pod has a port, or one that conflicts with it. Pods of one author may have twenty thousand ports of a node."""
+        if (port.port, port.protocol) not in self._addresses:
+            return False
+        return port.address == EVERY_ADDRESS or port in self.ports or port._replace(address=EVERY_ADDRESS) in self.ports

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
 from railnet.objects.resource_amounts import is_extended, requested
 
-_EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - what a host port without an address is bound to
+EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - what a host port without an address is bound to
 # Of one pod, in bytes of memory, roughly: its author may write 1.5 MB of requirements. It is enough for the names of two hundred nodes.
 _MOST_BYTES = 32 << 10
 _VALUE_BYTES = 64  # of a value beside its characters, and of a list or mapping beside its values
@@ -26,12 +26,7 @@ class HostPort(NamedTuple):
 
     port: int
     protocol: str = "TCP"
-    address: str = _EVERY_ADDRESS
-
-    def conflicts(self, other: "HostPort") -> bool:
-        """Return whether two pods of one node cannot have both."""
-        same_address = self.address == other.address or _EVERY_ADDRESS in (self.address, other.address)
-        return self[:2] == other[:2] and same_address
+    address: str = EVERY_ADDRESS
 
 
 class Toleration(NamedTuple):
@@ -188,7 +183,7 @@ def _ports(spec: Mapping[str, Any]) -> Iterator[HostPort]:
     for container in (*(spec.get("containers") or ()), *sidecars):
         for port in container.get("ports") or ():
             if number := port.get("hostPort"):
-                yield HostPort(number, port.get("protocol") or "TCP", port.get("hostIP") or _EVERY_ADDRESS)
+                yield HostPort(number, port.get("protocol") or "TCP", port.get("hostIP") or EVERY_ADDRESS)
 
 
 def _toleration(written: Mapping[str, Any]) -> Toleration:

@@ -118,7 +118,7 @@ class Shortages:
             rooms = [self._cluster.look(position) for position in positions]
             fits = {resource: _count(rooms, resource, amount, enough) for resource, amount in shape.requests}
             for port in shape.ports:
-                taken = sum(any(port.conflicts(other) for other in room.ports) for room in rooms)
+                taken = sum(room.has_in_use(port) for room in rooms)
                 fits[f"host port {port.port}"] = len(rooms) - taken
             self._counted[key] = fits
         return self._counted[key]

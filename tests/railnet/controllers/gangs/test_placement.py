@@ -554,6 +554,23 @@ def test_event_has_no_more_than_a_kilobyte_for_a_large_gang(cluster: GangCluster
     assert reasons(cluster)
 
 
+def test_gang_of_too_many_different_pods_is_refused_and_another_one_gets_its_place(cluster: GangCluster) -> None:
+    """For each different pod the room of all nodes was counted, several times in each pass: 3,000 made it take ten seconds."""
+    cluster.add_gang("many", 257, least=257)
+    for number in range(257):
+        amounts = {"requests": {"memory": str(1000 + number)}}
+        cluster.change(
+            f"many-{number}", lambda pod, amounts=amounts: pod["spec"]["containers"][0].update(resources=amounts)
+        )
+    cluster.add_gang("other", 2)
+    Leader(cluster).settle()
+
+    (text,) = {text for reason, _, text in cluster.events if reason == "GangRefused"}
+    assert "ask for 257 different sets of resources, selectors" in text
+    assert "give the pods of one role the same ones" in text
+    assert [name for name in cluster.gated() if not name.startswith("many-")] == []
+
+
 def test_leader_that_was_gone_for_an_hour_finds_every_gated_pod(cluster: GangCluster) -> None:
     Leader(cluster).settle()
     for number in range(4):

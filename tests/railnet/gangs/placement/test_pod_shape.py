@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from railnet.gangs.placement.free_capacity import FreeCapacity
 from railnet.gangs.placement.node import Node, Taint, node, tolerated
 from railnet.gangs.placement.pod_shape import AffinityTerm, HostPort, Shape, Toleration, Unseen, shape
 
@@ -104,9 +105,23 @@ def test_host_ports_of_containers_and_sidecars_count_once() -> None:
     ],
 )
 def test_a_port_on_every_address_conflicts_with_the_port_on_one(other: HostPort, conflicts: bool) -> None:
-    assert HostPort(80).conflicts(other) is conflicts
-    assert other.conflicts(HostPort(80)) is conflicts
-    assert not HostPort(80, "TCP", "10.0.0.2").conflicts(HostPort(80, "TCP", "10.0.0.1"))
+    assert FreeCapacity({}, [other]).has_in_use(HostPort(80)) is conflicts
+    assert FreeCapacity({}, [HostPort(80)]).has_in_use(other) is conflicts
+    assert not FreeCapacity({}, [HostPort(80, "TCP", "10.0.0.1")]).has_in_use(HostPort(80, "TCP", "10.0.0.2"))
+
+
+def test_port_is_free_again_when_the_last_pod_with_it_is_gone() -> None:
+    every, one = Shape((), (HostPort(80),)), Shape((), (HostPort(80, "TCP", "10.0.0.1"),))
+    room = FreeCapacity({})
+    room.take(every)
+    room.take(one)
+    other = room.copy()
+    other.take(every, -1)
+
+    assert (other.has_in_use(HostPort(80, "TCP", "10.0.0.2")), other.has_in_use(HostPort(80))) == (False, True)
+    other.take(one, -1)
+    assert not other.has_in_use(HostPort(80))
+    assert room.has_in_use(HostPort(80, "TCP", "10.0.0.2"))
 
 
 REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}
