@@ -59,7 +59,11 @@ def log_to_stderr() -> None:
     """Write the log of this process to standard error, as a container's log is."""
     import logging  # noqa: PLC0415 - most commands have no log
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    from railnet.cli.log_lines import PrintableLines  # noqa: PLC0415 - as above
+
+    to_stderr = logging.StreamHandler()
+    to_stderr.setFormatter(PrintableLines())
+    logging.basicConfig(level=logging.INFO, handlers=[to_stderr])
 
 
 def _missing(command: str, package: str) -> Misconfigured:
