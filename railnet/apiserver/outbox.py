@@ -8,7 +8,6 @@ import logging
 import random
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -19,6 +18,7 @@ from railnet.apiserver.request import Request, Verb
 from railnet.backoff import Backoff
 
 _log = logging.getLogger(__name__)
+_SAID = 100  # so many of those that are dropped are logged one by one, and then each of this many
 
 
 class Message(Protocol):
@@ -75,6 +75,7 @@ class Outbox:
         self._send, self._patience, self._room, self._sender = send, patience, room, sender
         self._backoff = Backoff(patience.first, patience.longest)
         self._waiting: dict[Hashable, _Waiting] = {}
+        self._of_sender: dict[Hashable, dict[Hashable, None]] = {}  # the keys of each one's messages, the oldest first
         self._changed = threading.Condition()
         self._closing = False
         self.lost = 0
@@ -86,16 +87,30 @@ class Outbox:
         """Queue a message; return at once."""
         now = time.monotonic()
         with self._changed:
-            if self._waiting.pop(message.key, None) is None and len(self._waiting) >= self._room:
-                self._lose(self._waiting.pop(self._oldest()), f"{self._room} newer messages wait for the API server")
-            self._waiting[message.key] = _Waiting(message, now, now)
+            if message.key in self._waiting:
+                self._take(message.key)
+            elif len(self._waiting) >= self._room:
+                self._lose(self._take(self._oldest()), f"{self._room} newer messages wait for the API server")
+            self._add(_Waiting(message, now, now))
             self._changed.notify()
 
     def _oldest(self) -> Hashable:
         """Return the key of the oldest message of the sender with the most."""
-        senders = {key: self._sender(waiting.message) for key, waiting in self._waiting.items()}
-        most = Counter(senders.values()).most_common(1)[0][0]
-        return next(key for key, sender in senders.items() if sender == most)
+        most = max(self._of_sender, key=lambda sender: len(self._of_sender[sender]))
+        return next(iter(self._of_sender[most]))
+
+    def _add(self, waiting: _Waiting) -> None:
+        key = waiting.message.key
+        self._waiting[key] = waiting
+        self._of_sender.setdefault(self._sender(waiting.message), {})[key] = None
+
+    def _take(self, key: Hashable) -> _Waiting:
+        waiting = self._waiting.pop(key)
+        sender = self._sender(waiting.message)
+        del self._of_sender[sender][key]
+        if not self._of_sender[sender]:
+            del self._of_sender[sender]
+        return waiting
 
     def close(self, seconds: float) -> None:
         """Send each waiting message once more, for some seconds at most. No message may be put afterwards."""
@@ -118,7 +133,7 @@ class Outbox:
                         return None
                     self._changed.wait()
                 elif self._closing or (left := first.due - time.monotonic()) <= 0:
-                    return self._waiting.pop(first.message.key)
+                    return self._take(first.message.key)
                 else:
                     self._changed.wait(left)
 
@@ -167,8 +182,10 @@ class Outbox:
             waiting.failures += 1
             pause = self._backoff.pause(waiting.failures, random.random())  # noqa: S311 - no secret
             waiting.due = now + max(pause, min(at_least, self._patience.longest))
-            self._waiting[key] = waiting
+            self._add(waiting)
 
     def _lose(self, waiting: _Waiting, why: str) -> None:
         self.lost += 1
+        if self.lost > _SAID and self.lost % _SAID:  # a tenant can cause thousands, and the metric counts them
+            return
         _log.warning("%s is dropped (%d so far): %s", waiting.message, self.lost, why)
