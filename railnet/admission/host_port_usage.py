@@ -15,7 +15,9 @@ from railnet.objects.metadata_times import is_deleted
 from railnet.objects.pod_phase import ENDED, phase
 
 _NAME_LABEL = "app.kubernetes.io/name"
-_MOST_PORTS = 64  # that are kept of one pod: an object has room for ten thousand
+_MOST_PORTS = (
+    16  # that are kept of one pod: an object has room for ten thousand, and a cluster for ten thousand such pods
+)
 
 
 class Identity(NamedTuple):
