@@ -25,11 +25,11 @@ def request_of(pods: Members) -> GangRequest | None:
     Raises:
         Misconfigured: they contradict each other, or those that wait are too different.
     """
-    different = len({pod.shape for pod in pods.waiting})
-    if different > _MOST_SHAPES:
+    if len({pod.shape for pod in pods.waiting}) > _MOST_SHAPES:
+        # Without the number: each pod that comes would be another event.
         raise Misconfigured(
-            f"the pods of the gang that wait ask for {different} different sets of resources, selectors, affinities, tolerations and host ports; at most "
-            f"{_MOST_SHAPES} are planned together: give the pods of one role the same ones, or make more gangs of them"
+            f"the pods of the gang that wait ask for more than {_MOST_SHAPES} different sets of resources, selectors, affinities, tolerations and "
+            "host ports, and so many are not planned together: give the pods of one role the same ones, or make more gangs of them"
         )
     requests: dict[GangRequest, str] = {}
     for pod in pods.living:
