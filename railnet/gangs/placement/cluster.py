@@ -295,6 +295,8 @@ class Cluster:
                         room.take(plain_shape)
                     slots[position] = room.slots(shape)
             self._beside_plain[shape, terms] = slots
+            if len(self._beside_plain) > _MOST_SHAPES:
+                del self._beside_plain[next(iter(self._beside_plain))]
         return slots
 
     def _index(self, shape: Shape, terms: _Terms, *, at_best: bool) -> Slots:

@@ -593,6 +593,16 @@ def test_gang_that_needs_the_place_of_pods_of_no_gang_keeps_no_room_from_others(
     assert [one.reason for one in a_pass(cluster, [whole, small], now=1000).shortfalls] == [Reason.NO_ROOM, Reason.HELD]
 
 
+def test_room_beside_pods_of_no_gang_is_kept_for_few_shapes() -> None:
+    """Each gang that waits may be unlike all others: on a thousand nodes the room of one takes 8 KB."""
+    cluster = leaves(1)
+    cluster.hold(("other", "plain"), "a-0", WORKER, plain=True)
+    for number in range(300):
+        cluster.slots_beside_plain(Shape((("cpu", 1000 + number), ("pods", 1))), ())
+
+    assert len(cluster._beside_plain) == 256
+
+
 def test_gang_that_only_a_node_without_daemons_would_hold_keeps_no_room_from_others() -> None:
     """It would wait at the head of the queue for ever, and everything behind it."""
     cluster = leaves(1)
