@@ -37,11 +37,15 @@ def known(cluster: Cluster, constraint: Constraint) -> Constraint:
     return replace(constraint, preferred=tuple(key for key in constraint.preferred if key not in unknown))
 
 
-@lru_cache(maxsize=1024)  # gangs have few different constraints
 def levels(constraint: Constraint, *, relaxed: bool) -> Levels:
     """Return the levels that a constraint permits."""
-    preferred = tuple(key for key in reversed(constraint.preferred) if key not in constraint.required)
-    keys, least = (*constraint.required, *preferred), len(constraint.required)
+    return _levels(constraint.required, constraint.preferred, relaxed)
+
+
+@lru_cache(maxsize=256)  # gangs name few different labels; not by the constraint: its nodes may take 80 KB
+def _levels(required: tuple[str, ...], preferred_keys: tuple[str, ...], relaxed: bool) -> Levels:
+    preferred = tuple(key for key in reversed(preferred_keys) if key not in required)
+    keys, least = (*required, *preferred), len(required)
     lowest = least if relaxed or not preferred else least + 1
     return Levels(keys, tuple(range(len(keys), lowest - 1, -1)))
 

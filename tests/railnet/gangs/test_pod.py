@@ -2,11 +2,13 @@
 
 import copy
 import pickle
+import sys
 from typing import Any
 
 import pytest
 
 from railnet.controllers.training_pod import training_pod
+from railnet.gangs.placement import search
 from railnet.gangs.placement.pod_shape import Unseen
 from railnet.gangs.placement_annotation import Placed
 from railnet.gangs.pod import GangPods
@@ -226,6 +228,20 @@ def costly(number: int) -> JsonObject:
     pod = costly_pod(number)
     pod["metadata"] |= {"uid": f"uid-{number}", "creationTimestamp": "2026-11-01T00:00:00Z"}
     return pod
+
+
+def test_nothing_is_kept_of_the_constraint_of_a_gang_that_is_gone() -> None:
+    """A tenant that makes gangs anew, each with another constraint, filled the memory beyond its share: by 89 MiB."""
+    reduced = GangPods().reduce(ReportedPod(costly(7)))
+    assert reduced is not None
+    assert reduced.request is not None
+    constraint = reduced.request.constraint
+    assert constraint is not None
+    search.levels(constraint, relaxed=False)
+    references = sys.getrefcount(constraint)
+    search._levels.cache_clear()
+
+    assert sys.getrefcount(constraint) == references
 
 
 def test_tenant_whose_pods_are_all_large_and_different_keeps_its_share_alone() -> None:
