@@ -13,12 +13,14 @@ from railnet.jobs import operator_job_pods as operators
 from railnet.jobs.pod_of_template import JobManifest, RenderedPod, at, completion_pod, number, pod_of
 
 _HASH = "xxxxx"  # what Kubernetes puts behind a name, by chance or as a digest
+# Of these no pods are made before a TrainJob names one, with which it is rendered.
+_RUNTIMES = {("trainer.kubeflow.org", f"{scope}TrainingRuntime") for scope in ("", "Cluster")}
 _Rendering = Callable[[JobManifest], Iterator[RenderedPod]]
 
 
 def makes_pods(document: Mapping[str, Any]) -> bool:
     """Return whether an object of an unknown kind has a pod's containers somewhere, or is of a kind of which pods are made."""
-    return _key(document) in _KINDS or _has_containers(document.get("spec"))
+    return _key(document) in _KINDS or (_key(document) not in _RUNTIMES and _has_containers(document.get("spec")))
 
 
 def pods_of(document: Mapping[str, Any], others: Iterable[Mapping[str, Any]] = ()) -> Iterator[RenderedPod]:

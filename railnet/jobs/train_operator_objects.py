@@ -1,7 +1,7 @@
 """A job of `railnet train` as the object of an operator of training jobs, which then makes pods, names and restarts in its own way.
 
 Sources: kubeflow/training-operator v1.9 (pkg/apis/kubeflow.org/v1/pytorch_types.go), kubernetes-sigs/jobset v0.10 (api/jobset/v1alpha2/jobset_types.go),
-kubeflow/mpi-operator v0.8 (pkg/apis/kubeflow/v2beta1/types.go).
+kubeflow/mpi-operator v0.8 (pkg/apis/kubeflow/v2beta1/types.go), kubeflow/trainer v2.0 to v2.3 (pkg/apis/trainer/v1alpha1/*_types.go).
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -13,8 +13,13 @@ from railnet.jobs.train_job import WORKER, Kind, TrainingJob
 from railnet.jobs.train_job_objects import JsonObject, container_of, pod_metadata, pod_spec
 
 _INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+_RESTARTED_AS_A_WHOLE = ("jobset", "trainjob")
 _JOBSET_RESTARTS = 3  # of the whole job, where the file says nothing: JobSet's own default is none
 _CLEAN_UP = "None"  # pods stay after the end, so that their logs can be read
+_PYTORCH_PORT_NAME = "pytorchjob-port"  # by which the operator finds MASTER_PORT; without such a port it is 23456
+_TRAINER = "trainer.kubeflow.org"
+# kubeflow/trainer, pkg/constants/constants.go: the Job that trains has this label, and both the Job and its container have this name.
+_NODE, _STEP = "node", {f"{_TRAINER}/trainjob-ancestor-step": "trainer"}
 
 
 class OperatorObject(NamedTuple):
@@ -24,6 +29,7 @@ class OperatorObject(NamedTuple):
         job_kind: the kind of jobs that it can run.
         operator: what has to be installed.
         specification: makes the object's `spec`.
+        runtime: makes the `spec` of the TrainingRuntime of the same name, to which the object refers; None for an object that says all itself.
     """
 
     api_version: str
@@ -32,20 +38,36 @@ class OperatorObject(NamedTuple):
     job_kind: Kind
     operator: str
     specification: Callable[[TrainingJob], JsonObject]
+    runtime: Callable[[TrainingJob], JsonObject] | None = None
 
 
-def object_as(job: TrainingJob, name: str) -> JsonObject:
-    """Return a job as the object of this name in `OPERATOR_OBJECTS`."""
+RUNTIME, RUNTIMES = "TrainingRuntime", "trainingruntimes"
+
+
+def objects_as(job: TrainingJob, name: str) -> list[JsonObject]:
+    """Return a job as the object of this name in `OPERATOR_OBJECTS`, behind the object to which it refers, if there is one."""
     wanted = OPERATOR_OBJECTS[name]
+    operator_object = _object(job, wanted.api_version, wanted.kind, wanted.specification(job))
+    if wanted.runtime is None:
+        return [operator_object]
+    return [_object(job, wanted.api_version, RUNTIME, wanted.runtime(job)), operator_object]
+
+
+def refers_to_runtime(manifest: JsonObject) -> bool:
+    """Return whether an object is of no use before the cluster has the one that stands before it in `objects_as`."""
+    return any(wanted.runtime is not None and manifest["kind"] == wanted.kind for wanted in OPERATOR_OBJECTS.values())
+
+
+def _object(job: TrainingJob, api_version: str, kind: str, specification: JsonObject) -> JsonObject:
     return {
-        "apiVersion": wanted.api_version,
-        "kind": wanted.kind,
+        "apiVersion": api_version,
+        "kind": kind,
         "metadata": {
             "name": job.name,
             "namespace": job.in_namespace,
             "labels": {railnet_labels.TRAIN: job.name},
         },
-        "spec": wanted.specification(job),
+        "spec": specification,
     }
 
 
@@ -71,9 +93,9 @@ def check_as(job: TrainingJob, name: str | None, keys: Collection[object] = ()) 
             f"rendezvous is net1, and the pods of a {wanted.kind} meet by the operator's names on eth0 (their data go over net1 all the same); "
             "remove rendezvous"
         )
-    if name == "jobset" and "restart" in keys:
+    if name in _RESTARTED_AS_A_WHOLE and "restart" in keys:
         raise Misconfigured(
-            f"restart is {job.restart}, and a JobSet starts the whole job again, in new pods, when a worker fails, as often as retries says; "
+            f"restart is {job.restart}, and a {wanted.kind} starts the whole job again, in new pods, when a worker fails, as often as retries says; "
             "remove restart"
         )
 
@@ -85,6 +107,7 @@ def pods_as(job: TrainingJob) -> int:
 
 def _pytorch_job(job: TrainingJob) -> JsonObject:
     template = _template(job, "pytorch", {})
+    template["spec"]["containers"][0]["ports"] = [{"name": _PYTORCH_PORT_NAME, "containerPort": job.port}]
     roles = {"Master": 1, "Worker": job.workers - 1}
     retries = {} if job.retries is None else {"backoffLimit": job.retries}
     return {
@@ -99,25 +122,52 @@ def _pytorch_job(job: TrainingJob) -> JsonObject:
 
 
 def _job_set(job: TrainingJob) -> JsonObject:
-    """Return a JobSet's specification: it starts the whole job again when a worker fails, so torchrun's rendezvous is a fixed one."""
-    template = _template(job, WORKER, dict(_of_job_set(job)))
+    return _set_of(job, WORKER)
+
+
+def _set_of(job: TrainingJob, name: str, labels: Mapping[str, str] | None = None) -> JsonObject:
+    """Return a JobSet's specification: it starts the whole job again when a worker fails, so torchrun's rendezvous is a fixed one.
+
+    Args:
+        job: the job.
+        name: of the one replicated job, and of its container.
+        labels: of the Job that is made of it.
+    """
+    template = {**({"metadata": {"labels": dict(labels)}} if labels else {}), "spec": _indexed_job(job, name)}
+    return {
+        "failurePolicy": {"maxRestarts": _JOBSET_RESTARTS if job.retries is None else job.retries},
+        "replicatedJobs": [{"name": name, "replicas": 1, "template": template}],
+    }
+
+
+def _train_job(job: TrainingJob) -> JsonObject:
+    """Return a TrainJob's specification, which is its runtime alone: what a TrainJob may say of pods has other fields in each version of Trainer.
+
+    They are podSpecOverrides in v2.0, podTemplateOverrides in v2.1, runtimePatches from v2.2 on.
+    """
+    return {"runtimeRef": {"apiGroup": _TRAINER, "kind": RUNTIME, "name": job.name}}
+
+
+def _runtime(job: TrainingJob) -> JsonObject:
+    """Return the specification of a TrainingRuntime of one job. It has no framework's policy, so that Trainer changes no variable of the file."""
+    return {"mlPolicy": {"numNodes": job.workers}, "template": {"spec": _set_of(job, _NODE, _STEP)}}
+
+
+def _indexed_job(job: TrainingJob, name: str) -> JsonObject:
+    template = _template(job, name, dict(_of_job_set(job, name)))
     template["spec"]["restartPolicy"] = "Never"
-    one_job = {
+    return {
         "completionMode": "Indexed",
         "completions": job.workers,
         "parallelism": job.workers,
         "backoffLimit": 0,
         "template": template,
     }
-    return {
-        "failurePolicy": {"maxRestarts": _JOBSET_RESTARTS if job.retries is None else job.retries},
-        "replicatedJobs": [{"name": WORKER, "replicas": 1, "template": {"spec": one_job}}],
-    }
 
 
-def _of_job_set(job: TrainingJob) -> Iterator[tuple[str, str | None]]:
+def _of_job_set(job: TrainingJob, replicated: str) -> Iterator[tuple[str, str | None]]:
     """Yield variables; None for the worker's index, which its pod has as an annotation."""
-    host = f"{job.name}-{WORKER}-0-0.{job.name}"
+    host = f"{job.name}-{replicated}-0-0.{job.name}"
     yield "PET_NNODES", str(job.workers)
     yield "PET_NPROC_PER_NODE", str(job.processes_each)
     yield "PET_NODE_RANK", None
@@ -180,6 +230,15 @@ OPERATOR_OBJECTS: Mapping[str, OperatorObject] = {
         job_kind=Kind.PYTORCH,
         operator="JobSet",
         specification=_job_set,
+    ),
+    "trainjob": OperatorObject(
+        api_version=f"{_TRAINER}/v1alpha1",
+        kind="TrainJob",
+        resource="trainjobs",
+        job_kind=Kind.PYTORCH,
+        operator="Kubeflow Trainer (v2)",
+        specification=_train_job,
+        runtime=_runtime,
     ),
     "mpijob": OperatorObject(
         api_version="kubeflow.org/v2beta1",

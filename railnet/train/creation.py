@@ -5,6 +5,7 @@ cluster deletes what belongs to it. A machine that dies in the middle leaves an 
 file creates what is missing.
 """
 
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import fields
@@ -18,7 +19,7 @@ from railnet.errors import Misconfigured
 from railnet.jobs.railnet_labels import TRAIN
 from railnet.jobs.train_job import TrainingJob
 from railnet.jobs.train_job_objects import AS, COMPLETE, FILE, objects, owned, owner
-from railnet.jobs.train_operator_objects import OPERATOR_OBJECTS, object_as
+from railnet.jobs.train_operator_objects import OPERATOR_OBJECTS, objects_as, refers_to_runtime
 from railnet.objects.metadata_times import is_deleted
 from railnet.objects.owner_reference import references
 from railnet.train.failure import TrainFailed
@@ -27,6 +28,8 @@ from railnet.train.job_lookup import CONFIG_MAPS, address, is_complete, is_owner
 
 _RUN = "railnet.io/train-run"  # annotation: which run of the command has created the object, where its answer was lost
 _TRIES = 3
+# Trainer's webhook refuses a TrainJob until it has heard of its TrainingRuntime, which was created a moment ago.
+_UNTIL_KNOWN_SECONDS = (0.2, 0.4, 0.8, 1.6, 3.2)
 
 
 class CreationRefused(TrainFailed):
@@ -60,15 +63,22 @@ class JobFile(NamedTuple):
     @property
     def objects(self) -> list[JsonObject]:
         """All objects but the owner, in the order of their creation."""
-        return list(objects(self.job)) if self.made_as is None else [object_as(self.job, self.made_as)]
+        return list(objects(self.job)) if self.made_as is None else objects_as(self.job, self.made_as)
 
 
 class Creation:
     """Creates one job."""
 
-    def __init__(self, api: ApiServer, file: JobFile, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        api: ApiServer,
+        file: JobFile,
+        say: Callable[[str], None],
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         """Create the job of a file; `say` is told each phase."""
         self._api, self._file, self._job, self._text, self._say = api, file, file.job, file.text, say
+        self._sleep = sleep
         self._run = str(uuid.uuid4())
         self._place = named(CONFIG_MAPS, file.job.name, file.job.in_namespace)
         self._mine: list[ApiObject] = []  # objects that this run may have created, and deletes if it is ended
@@ -183,7 +193,7 @@ class Creation:
     def _create_owned(self, body: JsonObject, uid: str) -> None:
         place = address(body)
         try:
-            self._api.send(create(place, body))
+            self._create(place, body)
         except Conflict:
             try:
                 document = self._api.send(get(place))
@@ -195,6 +205,19 @@ class Creation:
                     f"{body['kind']} {place.name} exists in namespace {place.namespace} and does not belong to this job; delete "
                     "it, or choose another name"
                 ) from None
+
+    def _create(self, place: ApiObject, body: JsonObject) -> None:
+        """Create an object; one that refers to a runtime is tried again when it is refused, until the operator must know the runtime."""
+        for seconds in _UNTIL_KNOWN_SECONDS if refers_to_runtime(body) else ():
+            try:
+                self._api.send(create(place, body))
+            except RequestFailed as error:
+                if isinstance(error, (Absent, Conflict)) or error.temporary:
+                    raise
+                self._sleep(seconds)
+            else:
+                return
+        self._api.send(create(place, body))
 
     def _is_mine(self, document: JsonObject) -> bool:
         return (document["metadata"].get("annotations") or {}).get(_RUN) == self._run

@@ -7,7 +7,7 @@ from railnet.apiserver.object_watch import pages
 from railnet.apiserver.request import ApiObject, Collection, JsonObject, get
 from railnet.jobs.railnet_labels import TRAIN
 from railnet.jobs.train_job_objects import COMPLETE
-from railnet.jobs.train_operator_objects import OPERATOR_OBJECTS
+from railnet.jobs.train_operator_objects import OPERATOR_OBJECTS, RUNTIME, RUNTIMES
 from railnet.train.failure import TrainFailed
 
 SERVICES, DEPLOYMENTS, JOBS, PODS, CONFIG_MAPS = "services", "deployments", "jobs", "pods", "configmaps"
@@ -28,6 +28,7 @@ _RESOURCES = {
     "ConfigMap": CONFIG_MAPS,
     "Namespace": "namespaces",
     **{wanted.kind: wanted.resource for wanted in OPERATOR_OBJECTS.values()},
+    RUNTIME: RUNTIMES,
 }
 
 

@@ -6,7 +6,7 @@ import json
 from railnet.errors import Misconfigured
 from railnet.jobs.job_pods import makes_pods, pods_of
 from railnet.jobs.train_job_objects import objects
-from railnet.jobs.train_operator_objects import OPERATOR_OBJECTS, object_as
+from railnet.jobs.train_operator_objects import OPERATOR_OBJECTS, objects_as
 from railnet.objects import pod
 from railnet.train.job_file import job_of
 from tests.fuzz.parser import Parser
@@ -24,7 +24,8 @@ def job_file(data: bytes) -> None:
         return
     for name, wanted in OPERATOR_OBJECTS.items():
         if wanted.job_kind == job.kind:
-            assert all(pod.parse(rendered.pod).containers for rendered in pods_of(object_as(job, name)))
+            *others, wanted_object = objects_as(job, name)
+            assert all(pod.parse(rendered.pod).containers for rendered in pods_of(wanted_object, others))
     if job.kind == "mpi":
         return
     made = list(objects(job))

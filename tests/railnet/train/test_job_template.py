@@ -9,7 +9,7 @@ from railnet.admission.offline import Explained, explain
 from railnet.configuration import Configuration
 from railnet.errors import Misconfigured
 from railnet.jobs.train_job_objects import objects
-from railnet.jobs.train_operator_objects import object_as
+from railnet.jobs.train_operator_objects import objects_as
 from railnet.train import job_template
 from railnet.train.failure import TrainFailed
 from railnet.train.job_file import job_of
@@ -30,7 +30,7 @@ def let_in(text: str, kind: str) -> list[Explained]:
     """Return what the admission helper of a default installation says of the job's pods."""
     made_as = MADE_AS.get(kind)
     job = job_of(text, "job.yaml", made_as)
-    made = list(objects(job)) if made_as is None else [object_as(job, made_as)]
+    made = list(objects(job)) if made_as is None else objects_as(job, made_as)
     return list(explain(made, policy(Configuration())))
 
 
