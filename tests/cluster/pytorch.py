@@ -28,6 +28,11 @@ pathlib.Path("/dev/termination-log").write_text("".join(said))
 """
 WORK = Work(["/usr/bin/python3.11", "-c", _PROGRAM], NAME)
 
+# Debian's torchrun 1.13 cannot run with Python 3.11 unless both are said: its default, Std(0), is no member that this Python iterates over.
+# It then copies what its processes say, and writes it when there is much of it, unless Python's output is unbuffered.
+DEBIANS_TORCHRUN = {"PET_REDIRECTS": "1", "PET_TEE": "1", "PYTHONUNBUFFERED": "1"}
+"""Variables without which the image's torchrun does not run."""
+
 SIDE = 1 << 18
 """How many numbers of four bytes each step of the checkpointed program adds up over all ranks."""
 

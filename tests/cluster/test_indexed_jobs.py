@@ -1,5 +1,6 @@
 """Indexed Jobs of two pods: one of Kubernetes' own, and one that JobSet itself makes. One pod finds the other by its name on net1."""
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from tests.cluster.operated import operated
 from tests.cluster.operator_jobs import SECONDS, SPREAD, Objects, OperatorJob, spread_over_nodes
 from tests.cluster.operators import JOBSET
 from tests.cluster.process import wait_until
+from tests.cluster.train_as import TrainedAs, train_as
 from tests.cluster.training_jobs import Ended
 
 _BYTES = 4 << 20
@@ -73,6 +75,24 @@ def exchanged(request: pytest.FixtureRequest) -> Exchanged:
     """Each of the jobs."""
     found: Exchanged = request.getfixturevalue(request.param)
     return found
+
+
+@pytest.fixture(scope="module")
+def by_train(
+    cluster: ClusterNode, tmp_path_factory: pytest.TempPathFactory, measured: Callable[[str], None]
+) -> TrainedAs:
+    """A job by `railnet train up --as jobset`: rank 1 sends to the name of rank 0, and each says what it is."""
+    began = time.monotonic()
+    receive = training_pods.receive().command[-1]
+    send = training_pods.send('"$MASTER_ADDR"', _BYTES).command[-1]
+    said = (
+        'echo "rank $RANK of $WORLD_SIZE, torchrun $PET_NODE_RANK of $PET_NNODES at $PET_MASTER_ADDR:$PET_MASTER_PORT"'
+    )
+    script = f'if [ "$RANK" = 0 ]; then {receive}; else {send}; fi; {said}; grep -c net1: /proc/net/dev'
+    folder = tmp_path_factory.mktemp("train")
+    trained = train_as(cluster, folder, "jobset", image=training_pods.NOTHING.image, script=script)
+    measured(f"railnet train up --as jobset, to its end and down: {time.monotonic() - began:.1f} s")
+    return trained
 
 
 def _indexed(receiver: str, **of_pods: Any) -> dict[str, Any]:
@@ -143,6 +163,21 @@ def test_pods_are_as_the_golden_pods(of_jobset: Exchanged, plain: Exchanged) -> 
     ):
         made = golden_pods.made(exchanged.pods["0"].pod, _CONTAINER)
         assert made == golden_pods.golden(name, container)
+
+
+def test_job_of_railnet_train_runs_as_a_jobset_whose_ranks_meet(by_train: TrainedAs) -> None:
+    meet = "by-jobset-worker-0-0.by-jobset"
+
+    assert {pod["status"]["phase"] for pod in by_train.pods.values()} == {"Succeeded"}
+    assert len({pod["spec"]["nodeName"] for pod in by_train.pods.values()}) == 2
+    for rank in range(2):
+        ranks = f"rank {rank} of 2, torchrun {rank} of 2 at {meet}:29500"
+        assert by_train.of_task(f"worker-{rank}") == f"{ranks}\n1"
+
+
+def test_down_leaves_nothing_of_a_jobset(by_train: TrainedAs) -> None:
+    assert "job by-jobset in namespace as is gone: " in by_train.gone
+    assert by_train.left == []
 
 
 def test_nothing_is_left_of_the_job(exchanged: Exchanged) -> None:

@@ -27,9 +27,6 @@ _SECONDS = 400.0  # four that import PyTorch at once on two processors, twice af
 _JOB = "ranks"
 _WORKERS = tuple(f"worker-{index}" for index in range(4))
 _LITTLE = 2 << 20  # what may go over eth0: questions to the DNS, for as long as a peer is awaited
-# Debian's torchrun 1.13 cannot run with Python 3.11 unless both are said: its default, Std(0), is no member that this Python iterates over.
-# It then copies what its processes say, and writes it when there is much of it, unless Python's output is unbuffered.
-_DEBIANS_TORCHRUN = {"PET_REDIRECTS": "1", "PET_TEE": "1", "PYTHONUNBUFFERED": "1"}
 _CHANGES: dict[str, Any] = {
     "namespace": NAMESPACE,
     "image": pytorch.NAME,
@@ -40,7 +37,7 @@ _CHANGES: dict[str, Any] = {
     "memory": "1Gi",
     "command": pytorch.checkpointed(f"{MOUNT}/{_JOB}", f"{MOUNT}/hold"),
     "volumes": {CLAIM: MOUNT},
-    "env": _DEBIANS_TORCHRUN,
+    "env": pytorch.DEBIANS_TORCHRUN,
 }
 
 

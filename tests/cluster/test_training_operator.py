@@ -4,6 +4,7 @@ That operator knows no host-network mode: there Railnet does everything. One wor
 """
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from tests.cluster.pod_networks import net1
 from tests.cluster.pods import RESOURCE
 from tests.cluster.process import wait_until
 from tests.cluster.tfjob_tests import TfJobTests
+from tests.cluster.train_as import NAMESPACE, TrainedAs, carried_by, train_as
 from tests.cluster.trained_tfjob import DECLARED, KILLED, NAMES, OPTIONS, SERVERS, WORKERS, Trained, dialled, env, port
 from tests.cluster.training_jobs import Ended
 from tests.cluster.worker import Worker
@@ -27,6 +29,7 @@ from tests.cluster.worker import Worker
 _RANGE = range(20000, 30000)
 _LITTLE = 1 << 20  # what may go over eth0: questions to the DNS, for as long as a peer is awaited
 _NAMESPACE = "torch"
+_PORT = 30123
 _RANKS = ["ranks-master-0", *(f"ranks-worker-{index}" for index in range(3))]
 
 
@@ -67,20 +70,47 @@ def on_host(cluster: ClusterNode, tmp_path_factory: pytest.TempPathFactory) -> T
 
 
 @pytest.fixture(scope="module")
-def reduced(cluster: ClusterNode) -> Iterator[Reduced]:
-    """An all-reduce of four ranks, two on each node, which meet by the master's name on net1."""
+def with_torch(cluster: ClusterNode) -> Iterator[ClusterNode]:
+    """The cluster, whose nodes have the image with PyTorch."""
     archive = Path(os.environ["RAILNET_TORCH_IMAGE"])
     nodes = [node["metadata"]["name"] for node in cluster.kubectl.get("nodes")]
     for name in nodes:
         cluster.on(name, Worker.load, archive)
+    yield cluster
+    for name in nodes:
+        cluster.on(name, Worker.forget, pytorch.NAME)
+
+
+@pytest.fixture(scope="module")
+def reduced(with_torch: ClusterNode) -> Reduced:
+    """An all-reduce of four ranks, two on each node, which meet by the master's name on net1."""
+    cluster = with_torch
     with OperatorJob(cluster, _pytorchjob()) as running:
         running.wait_for_condition("Succeeded")
         pods = running.wait_for_phase("Succeeded", len(_RANKS))
         wait_until(lambda: "ranks-net1" not in running.objects("services"), SECONDS, "the names on net1 to end")
         conditions = running.conditions()
-    yield Reduced({name: Ended(pod, "pytorch") for name, pod in pods.items()}, conditions, running.left)
-    for name in nodes:
-        cluster.on(name, Worker.forget, pytorch.NAME)
+    return Reduced({name: Ended(pod, "pytorch") for name, pod in pods.items()}, conditions, running.left)
+
+
+@pytest.fixture(scope="module")
+def by_train(
+    with_torch: ClusterNode, tmp_path_factory: pytest.TempPathFactory, measured: Callable[[str], None]
+) -> TrainedAs:
+    """A job of two torchrun workers by `railnet train up --as pytorchjob`, which ends after twenty steps."""
+    began = time.monotonic()
+    trained = train_as(
+        with_torch,
+        tmp_path_factory.mktemp("train"),
+        "pytorchjob",
+        image=pytorch.NAME,
+        command=pytorch.checkpointed("/tmp", "/tmp/hold"),
+        memory="1Gi",
+        port=_PORT,
+        env=pytorch.DEBIANS_TORCHRUN,
+    )
+    measured(f"railnet train up --as pytorchjob, to its end and down: {time.monotonic() - began:.1f} s")
+    return trained
 
 
 def _pytorchjob() -> dict[str, Any]:
@@ -153,6 +183,33 @@ def test_services_of_such_a_job_forward_a_constant_port_to_the_pods_named_port(o
         (one,) = spec["ports"]
         assert spec["clusterIP"] != "None"
         assert (one["port"], one["targetPort"]) == (DECLARED, "tfjob-port")
+
+
+def test_job_of_railnet_train_runs_as_a_pytorchjob_over_net1(
+    by_train: TrainedAs, measured: Callable[[str], None]
+) -> None:
+    carried = {task: carried_by(by_train.of_task(task)) for task in ("master-0", "worker-0")}
+    measured(f"all-reduce of two torchruns of a PyTorchJob: {carried}")
+
+    assert "job by-pytorchjob: running after" in by_train.said
+    assert {pod["status"]["phase"] for pod in by_train.pods.values()} == {"Succeeded"}
+    assert len({pod["spec"]["nodeName"] for pod in by_train.pods.values()}) == 2
+    assert _limits(by_train.pods) == dict.fromkeys(("by-pytorchjob-master-0", "by-pytorchjob-worker-0"), "1")
+    for rank, task in enumerate(carried):
+        assert f"started at step 0 as rank {rank} of 2" in by_train.of_task(task)
+        assert carried[task]["net1"] > 20 * 4 * pytorch.SIDE
+        assert carried[task]["eth0"] < _LITTLE
+
+
+def test_port_of_the_file_is_the_masters(by_train: TrainedAs) -> None:
+    for pod in by_train.pods.values():
+        variables = {one["name"]: one.get("value") for one in pod["spec"]["containers"][0]["env"]}
+        assert (variables["MASTER_ADDR"], variables["MASTER_PORT"]) == ("by-pytorchjob-master-0", str(_PORT))
+
+
+def test_down_leaves_nothing_of_a_pytorchjob(by_train: TrainedAs) -> None:
+    assert by_train.gone.splitlines()[0] == f"job by-pytorchjob in namespace {NAMESPACE} is gone: 2 pods"
+    assert by_train.left == []
 
 
 def test_nothing_is_left_of_the_ranks(reduced: Reduced) -> None:
