@@ -11,6 +11,7 @@ from railnet.errors import Misconfigured
 from railnet.jobs import railnet_labels
 from railnet.jobs.train_job import WORKER, Kind, TrainingJob
 from railnet.jobs.train_job_objects import JsonObject, container_of, pod_metadata, pod_spec
+from railnet.jobs.train_mpi_objects import check_mpi
 
 _INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 _RESTARTED_AS_A_WHOLE = ("jobset", "trainjob")
@@ -79,9 +80,7 @@ def check_as(job: TrainingJob, name: str | None, keys: Collection[object] = ()) 
     """
     if name is None:
         if job.kind == Kind.MPI:
-            raise Misconfigured(
-                "kind is mpi, whose launcher needs keys and a list of hosts, which mpi-operator makes; add --as mpijob to the command"
-            )
+            check_mpi(job)
         return
     wanted = OPERATOR_OBJECTS[name]
     if job.kind != wanted.job_kind:

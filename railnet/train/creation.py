@@ -19,6 +19,7 @@ from railnet.errors import Misconfigured
 from railnet.jobs.railnet_labels import TRAIN
 from railnet.jobs.train_job import TrainingJob
 from railnet.jobs.train_job_objects import AS, COMPLETE, FILE, objects, owned, owner
+from railnet.jobs.train_mpi_objects import SUCCESS_POLICY, SshKeys, mpi_objects
 from railnet.jobs.train_operator_objects import OPERATOR_OBJECTS, objects_as, refers_to_runtime
 from railnet.objects.metadata_times import is_deleted
 from railnet.objects.owner_reference import references
@@ -49,11 +50,13 @@ class JobFile(NamedTuple):
 
     Attributes:
         made_as: the operator's object that the job is, by its name in `OPERATOR_OBJECTS`; None for plain Jobs.
+        keys: of an MPI job's ssh, where no operator makes them; None for other jobs.
     """
 
     text: str
     job: TrainingJob
     made_as: str | None = None
+    keys: SshKeys | None = None
 
     @property
     def owner(self) -> JsonObject:
@@ -63,7 +66,9 @@ class JobFile(NamedTuple):
     @property
     def objects(self) -> list[JsonObject]:
         """All objects but the owner, in the order of their creation."""
-        return list(objects(self.job)) if self.made_as is None else objects_as(self.job, self.made_as)
+        if self.made_as is not None:
+            return objects_as(self.job, self.made_as)
+        return list(objects(self.job) if self.keys is None else mpi_objects(self.job, self.keys))
 
 
 class Creation:
@@ -210,14 +215,22 @@ class Creation:
         """Create an object; one that refers to a runtime is tried again when it is refused, until the operator must know the runtime."""
         for seconds in _UNTIL_KNOWN_SECONDS if refers_to_runtime(body) else ():
             try:
-                self._api.send(create(place, body))
+                self._create_once(place, body)
             except RequestFailed as error:
                 if isinstance(error, (Absent, Conflict)) or error.temporary:
                     raise
                 self._sleep(seconds)
             else:
                 return
-        self._api.send(create(place, body))
+        self._create_once(place, body)
+
+    def _create_once(self, place: ApiObject, body: JsonObject) -> None:
+        stored = self._api.send(create(place, body))
+        if SUCCESS_POLICY in body.get("spec", {}) and SUCCESS_POLICY not in stored["spec"]:
+            raise CreationRefused(
+                f"the API server is older than Kubernetes 1.31: it has dropped {SUCCESS_POLICY} of {place}, by which the workers end when mpirun has "
+                "ended; upgrade it, or give the job to mpi-operator with --as mpijob"
+            )
 
     def _is_mine(self, document: JsonObject) -> bool:
         return (document["metadata"].get("annotations") or {}).get(_RUN) == self._run

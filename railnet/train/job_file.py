@@ -59,7 +59,10 @@ _READERS: dict[str, Reader[Any]] = {**_REQUIRED, **_FIELDS}
 _OF_SOME_KINDS = {
     "ps": (Kind.TENSORFLOW,),
     "processes": (Kind.PYTORCH, Kind.MPI),
-    "port": (Kind.TENSORFLOW, Kind.PYTORCH),  # the pods of an MPI job meet by sshd, whose port is the image's
+    "port": (
+        Kind.TENSORFLOW,
+        Kind.PYTORCH,
+    ),  # the pods of an MPI job meet by sshd, whose port the image or its script has
 }
 
 

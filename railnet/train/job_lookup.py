@@ -11,12 +11,14 @@ from railnet.jobs.train_operator_objects import OPERATOR_OBJECTS, RUNTIME, RUNTI
 from railnet.train.failure import TrainFailed
 
 SERVICES, DEPLOYMENTS, JOBS, PODS, CONFIG_MAPS = "services", "deployments", "jobs", "pods", "configmaps"
+SECRETS = "secrets"
 _VERSIONS = {
     SERVICES: "v1",
     DEPLOYMENTS: "apps/v1",
     JOBS: "batch/v1",
     PODS: "v1",
     CONFIG_MAPS: "v1",
+    SECRETS: "v1",
     "namespaces": "v1",
     "events": "v1",
     "nodes": "v1",
@@ -26,6 +28,7 @@ _RESOURCES = {
     "Deployment": DEPLOYMENTS,
     "Job": JOBS,
     "ConfigMap": CONFIG_MAPS,
+    "Secret": SECRETS,
     "Namespace": "namespaces",
     **{wanted.kind: wanted.resource for wanted in OPERATOR_OBJECTS.values()},
     RUNTIME: RUNTIMES,

@@ -13,9 +13,9 @@ _JOB_NAME = re.compile(r"[a-z]([-a-z0-9]{0,48}[a-z0-9])?")  # with room for -wor
 
 _HEAD = """\
 # A job of `railnet train`. Look at it without a cluster:
-#   railnet train up{made_as} -f job.yaml --dry-run=client -o yaml
+#   railnet train up -f job.yaml --dry-run=client -o yaml
 # Run it, see it, read its logs, end it:
-#   railnet train up{made_as} -f job.yaml; railnet train ls; railnet train logs NAME -f; railnet train down NAME
+#   railnet train up -f job.yaml; railnet train ls; railnet train logs NAME -f; railnet train down NAME
 # All keys: docs/training/train.md. A line that begins with # does nothing.
 """
 _COMMON = """\
@@ -75,13 +75,13 @@ rails: 1                       # VFs of each task; 0: none, all goes over eth0
 # rendezvous: eth0             # the names in TF_CONFIG lead to net1, if there are rails; this needs Railnet's controllers
 """
 _MPI = """\
-kind: mpi                      # runs as the object of mpi-operator: railnet train up --as mpijob -f job.yaml
-name: {name}                    # of the job; its pods are {name}-launcher and {name}-worker-0, {name}-worker-1, …
-image: registry.example/train:1  # with mpirun, sshd, and the program
+kind: mpi                      # needs no operator; with mpi-operator: railnet train up --as mpijob -f job.yaml
+name: {name}                    # of the job; its workers are {name}-0, {name}-1, …
+image: registry.example/train:1  # with Open MPI, ssh, sshd, and the program
 
-# It runs in the launcher, which gets the list of hosts (OMPI_MCA_orte_default_hostfile) and the keys from the operator.
+# It runs in worker 0, and finds there the list of hosts and the options of ssh as variables of Open MPI.
 command: [mpirun, --allow-run-as-root, -np, "16", python, /train.py]
-workers: 2                     # pods that run sshd
+workers: 2                     # pods; all but worker 0 run sshd
 gpus: 8                        # of each worker
 # processes: 8                 # slots of each worker: one for each GPU
 
@@ -91,7 +91,6 @@ rails: 1                       # VFs of each worker: a number, such as 8 where a
 """
 _TEXTS = {"pytorch": _PYTORCH, "tensorflow": _TENSORFLOW, "mpi": _MPI}
 KINDS = tuple(_TEXTS)
-MADE_AS = {"mpi": "mpijob"}  # the kinds that are the object of an operator in any case
 
 
 def text_of(kind: str, name: str = NAME) -> str:
@@ -104,7 +103,7 @@ def text_of(kind: str, name: str = NAME) -> str:
         raise TrainFailed(
             f"--name is {name!r:.80}; it should have lower-case letters, digits and hyphens, a letter first, at most 50"
         )
-    return _HEAD.format(made_as=_made_as(kind)) + _TEXTS[kind].format(name=name) + _COMMON
+    return _HEAD + _TEXTS[kind].format(name=name) + _COMMON
 
 
 def write(kind: str, name: str, file: str | None, *, force: bool) -> None:
@@ -128,8 +127,4 @@ def write(kind: str, name: str, file: str | None, *, force: bool) -> None:
         raise Misconfigured(
             f"{file} cannot be written: {error.strerror}; name a file in a folder that exists"
         ) from None
-    tell(f"{file} is written; change image and command, and then: railnet train up{_made_as(kind)} -f {file}")
-
-
-def _made_as(kind: str) -> str:
-    return f" --as {MADE_AS[kind]}" if kind in MADE_AS else ""
+    tell(f"{file} is written; change image and command, and then: railnet train up -f {file}")

@@ -10,13 +10,14 @@ from railnet.cli.messages import say, tell
 from railnet.cli.table import Column, aligned
 from railnet.jobs.pod_progress import Stage
 from railnet.jobs.task_states import TaskState, refusals_of, summary, task_states
-from railnet.jobs.train_job import TrainingJob
+from railnet.jobs.train_job import Kind, TrainingJob
 from railnet.jobs.train_operator_objects import pods_as
 from railnet.train import job_file
 from railnet.train.creation import Creation, CreationOutcome, JobFile
 from railnet.train.interruption import ended_by_sigterm, uninterrupted
 from railnet.train.job_lookup import CONFIG_MAPS, DEPLOYMENTS, JOBS, PODS, collection, everything
 from railnet.train.screen import Screen
+from railnet.train.ssh_keys import ssh_keys
 from railnet.train.watched_objects import LiveObjects
 
 _REDRAW_SECONDS = 1.0
@@ -39,7 +40,8 @@ def read(file: str, made_as: str | None = None) -> JobFile:
         Misconfigured: the file is broken; the message has all that is wrong with it.
     """
     text = job_file.text_of(file)
-    return JobFile(text, job_file.job_of(text, "stdin" if file == "-" else file, made_as), made_as)
+    job = job_file.job_of(text, "stdin" if file == "-" else file, made_as)
+    return JobFile(text, job, made_as, ssh_keys() if job.kind == Kind.MPI and made_as is None else None)
 
 
 def up(api: StreamingApiServer, file: JobFile, *, wait: bool) -> bool:
@@ -58,7 +60,14 @@ def up(api: StreamingApiServer, file: JobFile, *, wait: bool) -> bool:
             _take_back(creation, job)
             raise
         tell(_SAYS[outcome].format(job.name, job.in_namespace))
-        return not wait or _wait(api, job, pods_as(job) if file.made_as else 0)
+        return not wait or _wait(api, job, pods_of(file))
+
+
+def pods_of(file: JobFile) -> int:
+    """Return how many pods the job must have before it may be called running; 0 where each pod has a Job of its own."""
+    if file.made_as is not None:
+        return pods_as(file.job)
+    return file.job.workers if file.keys is not None else 0
 
 
 def _take_back(creation: Creation, job: TrainingJob) -> None:
@@ -90,7 +99,7 @@ def _wait(api: StreamingApiServer, job: TrainingJob, least: int) -> bool:
                 word = summary(states)
                 if live.listed:
                     screen.show(list(shown(states, live.trouble, live=screen.live)))
-                    if word in _ENDINGS and (len(states) >= least or word == "failed"):
+                    if is_over(word, len(states), least, job.kind):
                         tell(f"job {name}: {word} after {time.monotonic() - began:.0f} s")
                         return word != "failed"
                 elif live.trouble:
@@ -100,6 +109,16 @@ def _wait(api: StreamingApiServer, job: TrainingJob, least: int) -> bool:
         print(file=sys.stderr)
         say(f"job {name} goes on without this command: railnet train ls, logs {name}{place}, down {name}{place}")
         raise
+
+
+def is_over(word: str, tasks: int, least: int, kind: str) -> bool:
+    """Return whether a job of so many tasks, of which there should be at least so many, needs no more waiting.
+
+    The workers of an MPI job only serve mpirun: when that has succeeded, the operator or Kubernetes deletes their pods.
+    """
+    if word == "failed" or (word == "completed" and kind == Kind.MPI):
+        return True
+    return word in _ENDINGS and tasks >= least
 
 
 def shown(states: tuple[TaskState, ...], trouble: str, *, live: bool) -> Iterator[str]:

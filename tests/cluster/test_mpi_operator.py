@@ -1,6 +1,7 @@
-"""An MPIJob under the MPI operator itself: a launcher and two workers on two nodes, whose ranks exchange data by Open MPI."""
+"""MPI jobs on two nodes, whose ranks exchange data by Open MPI: under the MPI operator itself, and by `railnet train` without an operator."""
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from tests.cluster.operators import MPI_OPERATOR
 from tests.cluster.pod_networks import net1
 from tests.cluster.pods import RESOURCE
 from tests.cluster.process import wait_until
+from tests.cluster.train_as import TrainedAs, train_as
 from tests.cluster.worker import Worker
 
 _LITTLE = 1 << 20  # what may go over eth0: mpirun's daemons, and the ranks' output by ssh
@@ -69,6 +71,18 @@ def exchanged(cluster: ClusterNode) -> Exchanged:
 def with_launcher(cluster: ClusterNode) -> Exchanged:
     """A job of one worker, and of its launcher as another."""
     return _run(cluster, _mpijob(workers=1, runLauncherAsWorker=True))
+
+
+@pytest.fixture(scope="module")
+def without_operator(
+    cluster: ClusterNode, tmp_path_factory: pytest.TempPathFactory, measured: Callable[[str], None]
+) -> TrainedAs:
+    """A job of `railnet train`, of which worker 0 runs mpirun."""
+    began = time.monotonic()
+    keys = {"kind": "mpi", "image": openmpi.NAME, "command": openmpi.MPIRUN, "memory": "256Mi"}
+    trained = train_as(cluster, tmp_path_factory.mktemp("train"), None, **keys)
+    measured(f"kind: mpi without an operator, to its end and down: {time.monotonic() - began:.1f} s")
+    return trained
 
 
 def _run(cluster: ClusterNode, described: dict[str, Any]) -> Exchanged:
@@ -174,6 +188,29 @@ def test_pods_are_as_the_golden_pods(exchanged: Exchanged, with_launcher: Exchan
     assert launcher == golden_pods.golden("mpi-operator/launcher-namespace", "tensorflow-benchmarks")
     launcher = golden_pods.made(with_launcher.launcher, "mpi-launcher")
     assert launcher == golden_pods.golden("mpi-operator/launcher-as-worker", "tensorflow-benchmarks")
+
+
+def test_ranks_of_a_job_without_an_operator_exchange_their_data_over_net1(
+    without_operator: TrainedAs, measured: Callable[[str], None]
+) -> None:
+    carried = openmpi.carried(without_operator.log)
+    measured(f"MPI job of two ranks without an operator: {carried}")
+
+    assert "job by-itself: " in without_operator.said
+    assert set(carried) == {"by-itself-0", "by-itself-1"}
+    for interfaces in carried.values():
+        assert min(interfaces["net1"]) > openmpi.ROUNDS * openmpi.MESSAGE_BYTES
+        assert max(interfaces["eth0"]) < _LITTLE
+
+
+def test_workers_of_a_job_without_an_operator_end_with_mpirun(without_operator: TrainedAs) -> None:
+    """Kubernetes ends the worker that runs sshd; down leaves nothing."""
+    (pod,) = (pod for pod in without_operator.pods.values() if pod["status"]["phase"] == "Succeeded")
+
+    assert pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] == "0"
+    assert _limits(pod)[RESOURCE] == "1"
+    assert without_operator.gone.startswith("job by-itself in namespace as is gone: 1 services, 1 jobs, ")
+    assert without_operator.left == []
 
 
 def test_operator_removes_the_workers_and_nothing_is_left_of_the_job(

@@ -154,11 +154,6 @@ def test_all_pods_are_one_gang(name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "name", "words"),
     [
-        (
-            f"kind: mpi\n{_TEXT}",
-            None,
-            "job.yaml, line 1: kind is mpi, whose launcher needs keys .*; add --as mpijob to the command",
-        ),
         (_TEXT, "pytorchjob", "kind is tensorflow, and --as pytorchjob is for kind: pytorch; change kind"),
         (f"kind: pytorch\n{_TEXT}", "mpijob", "line 1: kind is pytorch, and --as mpijob is for kind: mpi"),
         (

@@ -12,7 +12,7 @@ from railnet.apiserver.request import Request
 from railnet.cli.output import Form, Output
 from railnet.train import dry_run
 from railnet.train.creation import CreationRefused, JobFile
-from railnet.train.job_template import KINDS, MADE_AS, text_of
+from railnet.train.job_template import KINDS, text_of
 from railnet.train.up import read
 from tests.railnet.train.jobs import ON_ETH0
 from tests.railnet.train.memory_api_server import MemoryApiServer, status
@@ -60,13 +60,13 @@ def test_written_file_of_each_kind_is_taken_and_shown(
 ) -> None:
     (tmp_path / "job.yaml").write_text(text_of(kind))
 
-    assert dry_run.client(read(str(tmp_path / "job.yaml"), MADE_AS.get(kind)), Output(form))
+    assert dry_run.client(read(str(tmp_path / "job.yaml")), Output(form))
 
     text = capsys.readouterr().out
     found = yaml.safe_load(text) if form is Form.YAML else json.loads(text)
     assert (found["apiVersion"], found["kind"]) == ("v1", "List")
     assert found["items"][0]["data"]["job.yaml"] == text_of(kind)
-    assert {item["kind"] for item in found["items"]} >= {"ConfigMap", "MPIJob" if kind == "mpi" else "Job"}
+    assert {item["kind"] for item in found["items"]} >= {"ConfigMap", "Job"}
     assert form is Form.JSON or "\n      # A job of `railnet train`." in text  # the file's lines are lines
 
 

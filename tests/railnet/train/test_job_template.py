@@ -8,12 +8,12 @@ import pytest
 from railnet.admission.offline import Explained, explain
 from railnet.configuration import Configuration
 from railnet.errors import Misconfigured
-from railnet.jobs.train_job_objects import objects
-from railnet.jobs.train_operator_objects import objects_as
 from railnet.train import job_template
+from railnet.train.creation import JobFile
 from railnet.train.failure import TrainFailed
 from railnet.train.job_file import job_of
-from railnet.train.job_template import KINDS, MADE_AS, text_of, write
+from railnet.train.job_template import KINDS, text_of, write
+from railnet.train.ssh_keys import ssh_keys
 from railnet.webhook.explain_command import policy
 
 _OPTION = re.compile(r"^# ( *[A-Za-z]+:.*)$", re.MULTILINE)
@@ -21,16 +21,14 @@ _OPTION = re.compile(r"^# ( *[A-Za-z]+:.*)$", re.MULTILINE)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_file_of_each_kind_is_a_job(kind: str) -> None:
-    job = job_of(text_of(kind, "cifar"), "job.yaml", MADE_AS.get(kind))
+    job = job_of(text_of(kind, "cifar"), "job.yaml")
 
     assert (job.kind, job.name, job.workers > 1) == (kind, "cifar", True)
 
 
 def let_in(text: str, kind: str) -> list[Explained]:
     """Return what the admission helper of a default installation says of the job's pods."""
-    made_as = MADE_AS.get(kind)
-    job = job_of(text, "job.yaml", made_as)
-    made = list(objects(job)) if made_as is None else objects_as(job, made_as)
+    made = JobFile(text, job_of(text, "job.yaml"), None, ssh_keys() if kind == "mpi" else None).objects
     return list(explain(made, policy(Configuration())))
 
 
@@ -66,7 +64,7 @@ def test_each_command_in_the_file_creates_the_job_of_the_file(kind: str) -> None
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_line_that_is_a_comment_may_be_a_key(kind: str) -> None:
     text = _OPTION.sub(r"\1", text_of(kind))
-    job = job_of(text, "job.yaml", MADE_AS.get(kind))
+    job = job_of(text, "job.yaml")
 
     assert len(_OPTION.findall(text_of(kind))) > 10
     assert (job.namespace, job.gang, job.restart, set(job.volumes)) == (

@@ -55,6 +55,12 @@ def test_page_has_a_pytorch_job_that_is_taken() -> None:
     assert job_file.job_of(text, "job.yaml").rails == "auto"
 
 
+def test_page_has_an_mpi_job_that_is_taken() -> None:
+    text = PAGE.partition("## MPI\n")[2].partition("```yaml\n")[2].partition("```")[0]
+
+    assert job_file.job_of(text, "job.yaml").rails == "auto"
+
+
 def test_page_has_what_a_broken_file_is_answered() -> None:
     text = TEXT.replace("workers: 3", "workers: three").replace("gpus:", "gpu:")
     with pytest.raises(Misconfigured) as caught:
