@@ -16,6 +16,7 @@ _INSTALLED_BY = {
     **dict.fromkeys(("google", "grpc", "pyroute2", "pyudev"), "railnet[node]"),
     **dict.fromkeys(("aiohttp", "cryptography"), "railnet[webhook]"),
 }
+_INSTALLED_FOR = {("train", "cryptography"): "railnet[mpi]"}  # what brings a package that a command needs for itself
 
 
 def end_with(command: str, run: Callable[[], ExitStatus]) -> NoReturn:
@@ -67,7 +68,7 @@ def log_to_stderr() -> None:
 
 
 def _missing(command: str, package: str) -> Misconfigured:
-    wanted = _INSTALLED_BY[package]
+    wanted = _INSTALLED_FOR.get((command, package), _INSTALLED_BY[package])
     image = "the image of the node" if wanted == "railnet[node]" else "the image of the admission helper"
     return Misconfigured(
         f"railnet {command} needs the Python package {package}, which this Python does not have: run "

@@ -17,7 +17,6 @@ from railnet.train.creation import Creation, CreationOutcome, JobFile
 from railnet.train.interruption import ended_by_sigterm, uninterrupted
 from railnet.train.job_lookup import CONFIG_MAPS, DEPLOYMENTS, JOBS, PODS, collection, everything
 from railnet.train.screen import Screen
-from railnet.train.ssh_keys import ssh_keys
 from railnet.train.watched_objects import LiveObjects
 
 _REDRAW_SECONDS = 1.0
@@ -41,7 +40,11 @@ def read(file: str, made_as: str | None = None) -> JobFile:
     """
     text = job_file.text_of(file)
     job = job_file.job_of(text, "stdin" if file == "-" else file, made_as)
-    return JobFile(text, job, made_as, ssh_keys() if job.kind == Kind.MPI and made_as is None else None)
+    if job.kind != Kind.MPI or made_as is not None:
+        return JobFile(text, job, made_as)
+    from railnet.train.ssh_keys import ssh_keys  # noqa: PLC0415 - other jobs do not need the package `cryptography`
+
+    return JobFile(text, job, made_as, ssh_keys())
 
 
 def up(api: StreamingApiServer, file: JobFile, *, wait: bool) -> bool:

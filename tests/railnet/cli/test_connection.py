@@ -74,6 +74,19 @@ def test_missing_package_is_named_with_what_installs_it() -> None:
     )
 
 
+@pytest.mark.slow
+def test_package_that_an_mpi_job_alone_needs_is_named_with_what_installs_it(tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text("{kind: mpi, name: ring, image: x, workers: 2, command: [mpirun, hostname]}")
+    program = "import sys; sys.modules['cryptography'] = None; from railnet.__main__ import main; main()"
+    command = [sys.executable, "-c", program, "train", "up", "-f", job, "--dry-run=client"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    assert found.returncode == 3
+    assert "needs the Python package cryptography" in found.stderr
+    assert "run pip install 'railnet[mpi]'" in found.stderr
+
+
 @pytest.mark.parametrize(("code", "tries"), [(429, 6), (500, 6), (503, 6), (401, 1), (403, 1), (400, 1)])
 def test_only_what_may_pass_is_tried_again(code: int, tries: int, capsys: pytest.CaptureFixture[str]) -> None:
     server = MemoryApiServer()
