@@ -5,6 +5,7 @@ cluster deletes what belongs to it. A machine that dies in the middle leaves an 
 file creates what is missing.
 """
 
+import random
 import time
 import uuid
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from typing import NamedTuple
 
 from railnet.apiserver.client import Absent, ApiServer, Conflict, RequestFailed
 from railnet.apiserver.request import ApiObject, Collection, JsonObject, create, delete, get, list_page, merge_patch
+from railnet.backoff import Backoff
 from railnet.errors import Misconfigured
 from railnet.jobs.railnet_labels import TRAIN
 from railnet.jobs.train_job import TrainingJob
@@ -29,8 +31,8 @@ from railnet.train.job_lookup import CONFIG_MAPS, address, is_complete, is_owner
 
 _RUN = "railnet.io/train-run"  # annotation: which run of the command has created the object, where its answer was lost
 _TRIES = 3
-# Trainer's webhook refuses a TrainJob until it has heard of its TrainingRuntime, which was created a moment ago.
-_UNTIL_KNOWN_SECONDS = (0.2, 0.4, 0.8, 1.6, 3.2)
+# Trainer's webhook refuses a TrainJob until it has heard of its TrainingRuntime, which was created a moment ago: six seconds at least.
+_UNTIL_KNOWN, _UNTIL_KNOWN_TRIES = Backoff(first_seconds=0.4, longest_seconds=6.4), 5
 
 
 class CreationRefused(TrainFailed):
@@ -213,13 +215,13 @@ class Creation:
 
     def _create(self, place: ApiObject, body: JsonObject) -> None:
         """Create an object; one that refers to a runtime is tried again when it is refused, until the operator must know the runtime."""
-        for seconds in _UNTIL_KNOWN_SECONDS if refers_to_runtime(body) else ():
+        for refusals in range(1, 1 + _UNTIL_KNOWN_TRIES) if refers_to_runtime(body) else ():
             try:
                 self._create_once(place, body)
             except RequestFailed as error:
                 if isinstance(error, (Absent, Conflict)) or error.temporary:
                     raise
-                self._sleep(seconds)
+                self._sleep(_UNTIL_KNOWN.pause(refusals, random.random()))  # noqa: S311 - no secret
             else:
                 return
         self._create_once(place, body)

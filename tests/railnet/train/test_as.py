@@ -23,6 +23,7 @@ from railnet.train.creation import Creation, CreationOutcome, CreationRefused
 from railnet.train.job_file import job_of
 from railnet.train.up import read, up
 from railnet.webhook.explain_command import policy
+from tests.jittered import jittered
 from tests.railnet.train.memory_api_server import MemoryApiServer, status
 
 # kubeflow/trainer v2.3.0, pkg/runtime/core/trainingruntime.go, ValidateObjects; controller-runtime makes 403 of it.
@@ -268,7 +269,7 @@ def test_nothing_is_left_of_a_train_job_that_is_refused_for_ever(server: MemoryA
 
     with pytest.raises(RequestFailed, match="specified trainingRuntime must be created"):
         creation.run()
-    assert 5 < sum(slept) < 10
+    assert slept == [jittered(whole) for whole in (0.4, 0.8, 1.6, 3.2, 6.4)]
     assert creation.take_back() == []
     assert server.objects == {}
 
