@@ -81,17 +81,16 @@ class GangPlanning:
             self.observed.changed.add(outcome.gang)
         return outcome_event(outcome, self._pending.members(self.observed.of(outcome.gang)).living)
 
-    def decide(self, now: float, wall: float, find: Find, elapsed: Callable[[], float] = lambda: 0.0) -> Decision:
+    def decide(self, now: float, wall: float, find: Find) -> Decision:
         """Decide for all gangs.
 
         Args:
             now: on the leader's own clock, in seconds.
             wall: in seconds since 1970.
             find: finds what is known of the owner of a pod.
-            elapsed: returns the seconds since the pass began.
         """
         self._began = min(self._began, now)
-        current = PlanningPass(now, wall, find, elapsed)
+        current = PlanningPass(now, wall, find)
         try:
             self._decide(current)
         except BaseException:
@@ -266,7 +265,7 @@ class GangPlanning:
         """Return what the planner goes by: the gangs that may be preempted, if a gang waits that preempts."""
         waiting = [gang for key, gang in current.gangs.items() if current.looked[key].waiting and gang.preempts]
         if not waiting:
-            return Rules(seated=current.seated, elapsed=current.elapsed)
+            return Rules(seated=current.seated)
         highest = max(gang.priority for gang in waiting)
         keys = (
             key
@@ -281,7 +280,7 @@ class GangPlanning:
         current.spared = [victim for victim in lower if may_leave[victim.key] is False]
         current.undecided = [victim for victim in lower if may_leave[victim.key] is None]
         victims = tuple(victim for victim in running if victim.leaving or may_leave.get(victim.key))
-        return Rules(running=victims, seated=current.seated, elapsed=current.elapsed)
+        return Rules(running=victims, seated=current.seated)
 
     def _add_victims(self, key: GangKey, running: list[Gang], current: PlanningPass) -> None:
         fresh = key in current.looked

@@ -1,6 +1,6 @@
 """One pass over all gangs: what it is given, and what it gathers step by step."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -57,7 +57,6 @@ class PlanningPass:
     Attributes:
         now: on the leader's own clock; `wall` in seconds since 1970.
         find: finds what is known of owners.
-        elapsed: returns the seconds since the pass began.
         writes: the pods that are to be written.
         groups: the PodGroups that are to be created; None: to be deleted.
         said: events.
@@ -79,7 +78,6 @@ class PlanningPass:
     now: float
     wall: float
     find: Find
-    elapsed: Callable[[], float] = lambda: 0.0
     writes: dict[PodName, Write] = field(default_factory=dict)
     groups: dict[GangKey, PodGroup | None] = field(default_factory=dict)
     said: list[Said] = field(default_factory=list)

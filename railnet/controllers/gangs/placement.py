@@ -114,7 +114,7 @@ class GangPlacement:
         began = self._clock()
         while self._inbox:
             self._happened(self._inbox.popleft())
-        decision = self._planning.decide(began, self._wall(), self.roots.find, lambda: self._clock() - began)
+        decision = self._planning.decide(began, self._wall(), self.roots.find)
         self._act(decision)
         took = self._clock() - began
         self._gather = max(_GATHER_SECONDS, took)  # half of the time at most is spent on decisions

@@ -1,6 +1,6 @@
 """One pass over all gangs: which gangs get a place, which wait and why, and for which gangs room is kept or made."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -18,18 +18,11 @@ from railnet.gangs.placement.gang import (
     Shortfall,
 )
 from railnet.gangs.placement.held_nodes import best_to_hold, kept_nodes
-from railnet.gangs.placement.pass_budget import PassBudget
 from railnet.gangs.placement.pod_shape import Shape, Unseen
 from railnet.gangs.placement.preemption import Preemption, Preemptions
 from railnet.gangs.placement.search import place, place_pinned, place_seated, place_some, placement_of
 from railnet.gangs.placement.shortage import Shortages, prefers_in_vain
 from railnet.jobs.gang_queue import Turns
-
-_AGAIN_SECONDS = 1.0  # until the next pass, if gangs of a namespace were put off
-
-
-def _no_time() -> float:
-    return 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +39,6 @@ class Rules:
         apart: whether a gang waits for a domain in which pods of another shape have a place and are not bound yet. The scheduler does not know of
             seats: it may bind those pods so that one of the gang does not fit any more. Pods of one shape cannot do that to each other.
         seated: gangs that get no place now, because they are being evicted or contradict themselves. Their placed pods keep their seats.
-        elapsed: returns the seconds since the pass began; a namespace whose gangs take long is put off by it.
     """
 
     hold_after: float = 120.0
@@ -57,7 +49,6 @@ class Rules:
     most_preemptions: int = 20
     apart: bool = False
     seated: Sequence[Gang] = ()
-    elapsed: Callable[[], float] = _no_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +57,7 @@ class Pass:
 
     Attributes:
         placements: gangs with members that get their place now, in the order of the queue. Their seats are reserved in the cluster.
-        shortfalls: gangs that wait. Those that were put off are in neither.
+        shortfalls: gangs that wait.
         preemptions: gangs that wait for others to leave; each is in `shortfalls` as well.
         lost_seats: those whose node is gone, or may not have their pods any more.
         again: when another pass may decide otherwise although nothing has changed: a gang relaxes, or room is held for it. None: never.
@@ -145,7 +136,6 @@ class _Round:
         self._head: Gang | None = None
         self._paused: set[str] = set()  # namespaces that have a gang for which room was held before, and is not for now
         self._times: list[float] = []
-        self._budget = PassBudget(rules.elapsed)
 
     def give_back(self, gangs: Sequence[Gang]) -> None:
         """Give back what gangs have reserved that are not served any more."""
@@ -199,28 +189,15 @@ class _Round:
             ]
 
     def serve_all(self, waiting: Sequence[Gang], lost: frozenset[Seat]) -> None:
-        """Serve gangs: those that have started, or whose seats were lost, in this order; then the others by turns of the namespaces.
-
-        Which seats were lost is known in this pass alone, so gangs that lost some are not put off.
-        """
-        lost_some = [not lost.isdisjoint(self._cluster.seats(gang.key)) for gang in waiting]
-        turns = Turns(gang for gang, has_lost in zip(waiting, lost_some, strict=True) if not (gang.started or has_lost))
-        for gang, has_lost in zip(waiting, lost_some, strict=True):
-            if has_lost:
+        """Serve gangs: those that have started, or whose seats were lost, in this order; then the others by turns of the namespaces."""
+        is_first = [gang.started or not lost.isdisjoint(self._cluster.seats(gang.key)) for gang in waiting]
+        turns = Turns(gang for gang, first in zip(waiting, is_first, strict=True) if not first)
+        for gang, first in zip(waiting, is_first, strict=True):
+            if first:
                 self._serve(gang)
-            elif gang.started:
-                self._serve_in_time(gang)
         for gang in turns:
-            if self._serve_in_time(gang):
+            if self._serve(gang):
                 turns.take_place()
-
-    def _serve_in_time(self, gang: Gang) -> bool:
-        """Serve a gang, or put it off if its namespace has used its part of the pass; return whether it has a place."""
-        if not self._budget.permits(gang.namespace):
-            self._times.append(self._now + _AGAIN_SECONDS)
-            return False
-        with self._budget.charged_to(gang.namespace):
-            return self._serve(gang)
 
     def _serve(self, gang: Gang) -> bool:
         """Give a gang its place, or find out what it waits for; return whether it has a place."""
