@@ -1,10 +1,12 @@
 """Judges the all-reduce over each rail: it failed, its sums are wrong, it went another way than over its rail, or it is slow. Pure.
 
-A bus bandwidth without a limit of the user is judged by an earlier run, else by the other rails; without these it is not judged.
+A bus bandwidth without a limit of the user is judged by an earlier run, and by the other rails whose ports have the same rate; without these it
+is not judged.
 """
 
 from collections.abc import Iterator, Sequence
 from statistics import median
+from types import MappingProxyType
 
 from railnet.validate.all_reduce_result import RankEnd, shown_size
 from railnet.validate.all_reduce_transport import MessageTransport, look_without_rdma
@@ -12,7 +14,17 @@ from railnet.validate.baseline import Earlier
 from railnet.validate.next_look import BUSY_RANKS, OTHER_PATH, WRONG_SUM
 from railnet.validate.rail_all_reduce import NodeRank, RailAllReduce
 from railnet.validate.rail_finding import RailFinding, shown_gbits
-from railnet.validate.speed_judgement import FINDING, WARNING, Judgement, Speed, Unjudged, shown_share, together
+from railnet.validate.speed_judgement import (
+    FINDING,
+    WARNING,
+    Judgement,
+    Rates,
+    Speed,
+    Unjudged,
+    shown_share,
+    together,
+    usual_rate,
+)
 
 KIND = "allreduce"
 ALL_REDUCE = Speed("all-reduce", "--least-busbw-gbits", lambda _: None, of_port=False)
@@ -29,15 +41,21 @@ _STEPS = {"start": "its start (import of PyTorch)", "meeting": "the meeting of a
 
 
 def judge_all_reduces(
-    all_reduces: Sequence[RailAllReduce], least_gbits: float | None = None, earlier: Earlier | None = None
+    all_reduces: Sequence[RailAllReduce],
+    least_gbits: float | None = None,
+    earlier: Earlier | None = None,
+    rates: Rates = MappingProxyType({}),
 ) -> Judgement:
-    """Judge all rails; `least_gbits` is the bus bandwidth that the user wants."""
+    """Judge all rails; `least_gbits` is the bus bandwidth that the user wants, and `rates` are those of the ports."""
     done = [all_reduce for all_reduce in all_reduces if all_reduce.is_done]
     return together(
         (
             Judgement(tuple(finding for all_reduce in all_reduces for finding in _wrong(all_reduce))),
             Judgement(warnings=tuple(finding for all_reduce in done for finding in _without_rdma(all_reduce))),
-            *(_judge_speed(all_reduce, done, least_gbits, earlier) for all_reduce in done),
+            *(
+                _judge_speed(all_reduce, _of_like_rails(all_reduce, done, rates), least_gbits, earlier)
+                for all_reduce in done
+            ),
         )
     )
 
@@ -130,8 +148,18 @@ def _without_rdma(all_reduce: RailAllReduce) -> Iterator[RailFinding]:
         yield RailFinding(KIND, all_reduce.rail, _blamed(all_reduce, ranks), text, ALL_REDUCE.name, look)
 
 
+def _of_like_rails(all_reduce: RailAllReduce, done: Sequence[RailAllReduce], rates: Rates) -> list[float]:
+    """Return the bus bandwidths in Gbit/s of the other rails of its kind."""
+    kind = _kind(all_reduce, rates)
+    return [
+        other.best.bus_gbits
+        for other in done
+        if other.rail != all_reduce.rail and other.best is not None and _kind(other, rates) == kind
+    ]
+
+
 def _judge_speed(
-    all_reduce: RailAllReduce, done: Sequence[RailAllReduce], least: float | None, earlier: Earlier | None
+    all_reduce: RailAllReduce, alike: Sequence[float], least: float | None, earlier: Earlier | None
 ) -> Judgement:
     best = all_reduce.best
     if best is None:
@@ -140,11 +168,6 @@ def _judge_speed(
     if least is not None:
         text = f"{place} {shown_gbits(best.bus_gbits)} Gbit/s, at least {least:g} wanted"
         return Judgement((_slow(all_reduce, text),) if best.bus_gbits < least else ())
-    alike = [
-        other.best.bus_gbits
-        for other in done
-        if other.rail != all_reduce.rail and other.best is not None and _kind(other) == _kind(all_reduce)
-    ]
     references = [(median(alike), "the median of the other rails")] if alike else []
     was = None if earlier is None else earlier.all_reduces.get(place_in_report(all_reduce))
     if earlier is not None and was:
@@ -170,9 +193,10 @@ def place_in_report(all_reduce: RailAllReduce) -> tuple[int, str, int]:
     return all_reduce.rail, all_reduce.backend, len(all_reduce.ranks)
 
 
-def _kind(all_reduce: RailAllReduce) -> tuple[str, int, frozenset[MessageTransport]]:
+def _kind(all_reduce: RailAllReduce, rates: Rates) -> tuple[str, int, frozenset[MessageTransport], float | None]:
+    """Return what two rails must have in common to be compared; two rails of which no rate is known may be."""
     transports = frozenset(path.transport for _, path in all_reduce.paths)
-    return all_reduce.backend, len(all_reduce.ranks), transports
+    return all_reduce.backend, len(all_reduce.ranks), transports, usual_rate(all_reduce.rail, rates)
 
 
 def _slow(all_reduce: RailAllReduce, text: str) -> RailFinding:

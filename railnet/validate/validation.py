@@ -42,7 +42,7 @@ from railnet.validate.rail_reach import (
 )
 from railnet.validate.report import Report, untried_tools
 from railnet.validate.run_description import RunDescription
-from railnet.validate.speed_judgement import strictly, together
+from railnet.validate.speed_judgement import port_rates, strictly, together
 
 LOOK_SECONDS = 1.0
 _AT_ONCE = 64  # commands in pods; each is a connection of its own to the API server
@@ -187,7 +187,7 @@ class Validation:
         judgement = together(
             (
                 judge(measured, mtus, limits, self._wanted.earlier),
-                judge_all_reduces(reduced, limits.least_busbw_gbits, self._wanted.earlier),
+                judge_all_reduces(reduced, limits.least_busbw_gbits, self._wanted.earlier, port_rates(measured)),
             )
         )
         if not mode.permits_warnings:

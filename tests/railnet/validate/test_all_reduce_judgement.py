@@ -133,6 +133,25 @@ def test_rail_below_half_of_the_others_is_a_finding_and_below_four_fifths_a_warn
     assert [warning.rail for warning in found.warnings] == [3]
 
 
+def test_rail_with_slower_ports_is_compared_with_rails_of_the_same_rate_alone() -> None:
+    rails = [all_reduce(0, *(result(0.004),) * 2), *(all_reduce(rail, result(), result()) for rail in (1, 2))]
+    rates = {(rail, node): 100.0 if rail == 0 else 400.0 for rail in (0, 1, 2) for node in "ab"}
+    found = judged(*rails, rates=rates)
+    slow = judged(*rails[1:], all_reduce(3, *(result(0.004),) * 2), rates={**rates, (3, "a"): 400.0, (3, "b"): 400.0})
+
+    assert (found.findings, found.warnings) == ((), ())
+    assert [unjudged.rail for unjudged in found.unjudged] == [0]
+    assert [finding.rail for finding in slow.findings] == [3]
+
+
+def test_rail_of_unknown_rate_is_not_compared_with_one_of_a_known_rate() -> None:
+    both = [all_reduce(0, *(result(0.004),) * 2), all_reduce(1, result(), result())]
+    found = judged(*both, rates={(1, "a"): 400.0})
+
+    assert (found.findings, found.warnings) == ((), ())
+    assert [unjudged.rail for unjudged in found.unjudged] == [0, 1]
+
+
 def test_rails_of_other_libraries_and_other_numbers_of_nodes_are_not_compared() -> None:
     found = judged(all_reduce(0, result(), result()), all_reduce(1, nccl(), nccl()), all_reduce(2, *(nccl(),) * 3))
 

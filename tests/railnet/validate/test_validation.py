@@ -296,6 +296,27 @@ def test_all_reduce_has_pods_of_its_own_with_the_image_of_the_user_and_a_rank_on
     assert (report.findings, report.untested, report.unjudged, cluster.left()) == ((), (), (), [])
 
 
+def test_sound_all_reduce_of_a_rail_with_slower_ports_is_no_finding(cluster: Cluster) -> None:
+    def answer(source: str, peer: str) -> dict[str, Any]:
+        rate = "100 Gb/sec (4X EDR)" if source.split(".")[2] == "0" else "400 Gb/sec (4X NDR)"
+        return {**SOUND, "port_rates": {"server": rate, "client": rate}}
+
+    def rank(options: dict[str, str]) -> str:
+        told = json.loads(sound_rank(options))
+        gbits = 90 if options["--netdev"] == "net1" else 380
+        for step in told["steps"]:
+            if step["step"] == "size":
+                step["seconds"] = max(5e-5, step["bytes"] * 8 * (4 / 3) / (gbits * 1e9))
+        return json.dumps(told)
+
+    cluster.answer, cluster.rank = answer, rank
+    report = cluster.validate(all_reduce=AllReduce("registry/torch:1"))
+
+    assert [round(one.best.bus_gbits) for one in report.all_reduces if one.best is not None] == [90, 380]
+    assert (report.findings, report.warnings) == ((), ())
+    assert [one.text.partition(":")[0] for one in report.unjudged] == ["rail 0, all-reduce", "rail 1, all-reduce"]
+
+
 def test_pods_of_the_all_reduce_come_when_the_first_ones_have_given_their_vfs_back(cluster: Cluster) -> None:
     there: list[list[str]] = []
     cluster.rank = lambda options: there.append(cluster.server.names("pods")) or sound_rank(options)
