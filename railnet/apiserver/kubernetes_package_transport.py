@@ -103,7 +103,8 @@ class PooledTransport(ABC):
             connection.close(timeout=0)  # the other end's farewell is not awaited: it may never come
             connection.sock.shutdown()  # `close` leaves a socket open whose other end was the first to close
         out, stderr, status = (written[channel].decode(errors="replace") for channel in _CHANNELS)
-        return ExecutedCommand(out, stderr, _why_failed(status), None)
+        failure, code = _why_failed(status)
+        return ExecutedCommand(out, stderr, failure, None, code)
 
     def _of_websockets(self, configuration: Configuration) -> Configuration:
         """Return the configuration by which a WebSocket is made: it knows no SSLContext."""
@@ -223,13 +224,20 @@ def _written(sock: "WebSocket", seconds: float) -> dict[int, bytearray]:
     raise TimeoutError(f"the command has not ended after {seconds:g} s")
 
 
-def _why_failed(status: str) -> str:
-    """Read the `metav1.Status` that ends a command: empty if the command has succeeded."""
+def _why_failed(status: str) -> tuple[str, int]:
+    """Read the `metav1.Status` that ends a command: why it has failed, empty if it has succeeded; and the status of HTTP, 0 without one.
+
+    Raises:
+        OSError: it is no status, so nothing is known of the command.
+    """
     try:
         document = json.loads(status)
-        return "" if document["status"] == "Success" else str(document.get("message") or status)
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return "the connection ended before the command did"
+        if document["status"] == "Success":
+            return "", 0
+        code = document.get("code")
+        return str(document.get("message") or status), code if type(code) is int else 0
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise OSError("the connection ended before the command did") from None
 
 
 def _answer(response: urllib3.HTTPResponse, most_bytes: int) -> Answer:

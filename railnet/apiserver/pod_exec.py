@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import NamedTuple, Protocol
 from urllib.parse import urlencode
 
-from railnet.apiserver.client import Answer, RequestFailed, message
+from railnet.apiserver.client import Answer, NoAnswer, RequestFailed, message
 from railnet.apiserver.request import ApiObject, Request, Verb
 
 _MOST_TEXT = 400
@@ -22,12 +22,15 @@ class ExecutedCommand(NamedTuple):
         out, said: what it wrote to standard output and to standard error.
         failure: why it did not succeed, as the node's runtime says it; empty if it did.
         refusal: the API server's answer, if it has begun no command.
+        failure_code: the status of HTTP in the failure, if the API server or the node could not run the command to its end; 0 if the command
+            itself has failed (k8s.io/kubelet, pkg/cri/streaming/remotecommand/exec.go: NonZeroExitCode has no code, InternalError has 500).
     """
 
     out: str
     said: str
     failure: str
     refusal: Answer | None
+    failure_code: int = 0
 
 
 class ExecTransport(Protocol):
@@ -52,7 +55,8 @@ class PodExec:
         """Run a command, and return what it wrote to standard output.
 
         Raises:
-            RequestFailed: it could not be run, did not end within some seconds, or has failed.
+            NoAnswer: there is no answer, or the command did not end within some seconds.
+            RequestFailed: it could not be run, which has the status of HTTP; or it has failed, which has the status 0.
         """
         about = replace(pod, subresource="exec")
         options = [("container", container), ("stdout", "true"), ("stderr", "true")]
@@ -62,12 +66,13 @@ class PodExec:
         try:
             done = self._transport.execute(Request(Verb.GET, about, query=query), headers, seconds)
         except OSError as error:
-            raise RequestFailed(f"cannot run a command by {about}: {error!s:.400}") from None
+            raise NoAnswer(f"cannot run a command by {about}: {error!s:.400}") from None
         if done.refusal is not None:
             raise RequestFailed(_refused(about, done.refusal), done.refusal.status)
         if done.failure:
             stderr = f": {done.said.strip()[-_MOST_TEXT:]}" if done.said.strip() else ""
-            raise RequestFailed(f"cannot run a command by {about}: {done.failure[:_MOST_TEXT]}{stderr}")
+            text = f"cannot run a command by {about}: {done.failure[:_MOST_TEXT]}{stderr}"
+            raise RequestFailed(text, done.failure_code)
         return done.out
 
 

@@ -21,7 +21,7 @@ _USING = re.compile(r"Using network (\S+)")
 
 
 class RankEnd(StrEnum):
-    """How a rank has ended."""
+    """How a rank has ended. `OUT_OF_REACH`: the API server or the node did not run its program to the end, so that is not known."""
 
     DONE = "done"
     NO_TORCH = "no torch"
@@ -29,6 +29,7 @@ class RankEnd(StrEnum):
     KILLED = "killed"
     HUNG = "hung"
     LOST = "lost"
+    OUT_OF_REACH = "out of reach"
     UNANSWERED = "unanswered"
 
 

@@ -6,13 +6,13 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import NamedTuple
 
-from railnet.apiserver.client import RequestFailed
-from railnet.apiserver.request import ApiObject
+from railnet.apiserver.client import NoAnswer, RequestFailed
+from railnet.apiserver.request import ApiObject, JsonObject
 from railnet.validate.all_reduce_result import RankEnd, RankResult, parse_rank
-from railnet.validate.probe_objects import CONTAINER, all_reduce_command
-from railnet.validate.probe_pod_state import PodRail
+from railnet.validate.probe_objects import CONTAINER, Target, all_reduce_command
+from railnet.validate.probe_pod_state import PodRail, taken_away
 from railnet.validate.probe_pods import RunsCommands
-from railnet.validate.rail_all_reduce import NodeRank, RailAllReduce
+from railnet.validate.rail_all_reduce import NodeRank, RailAllReduce, without_nodes
 
 _PORT = 29400  # of rail 0; a rank that hangs on one rail is in the way of no other one
 _START_SECONDS = 120.0  # until all ranks have met: the import of PyTorch from a slow disk
@@ -117,12 +117,37 @@ def _together(ranks: Sequence[_RankPlace], rail: int, plan: AllReducePlan, run_i
 
 
 def _result(run: Callable[[], str], sizes: Sequence[int]) -> RankResult:
+    """Return what a rank has found. A command that has failed is the rank's; one that was not run to its end says nothing of the rank."""
     try:
         return parse_rank(run(), sizes)
-    except (RequestFailed, ValueError) as error:
+    except ValueError as error:
         return RankResult(RankEnd.LOST, str(error))
+    except RequestFailed as error:
+        was_run = not error.status and not isinstance(error, NoAnswer)
+        return RankResult(RankEnd.LOST if was_run else RankEnd.OUT_OF_REACH, str(error))
     except Exception as error:  # noqa: BLE001 - the rail waits for an answer of each thread
-        return RankResult(RankEnd.LOST, f"{type(error).__name__}: {error}")
+        return RankResult(RankEnd.OUT_OF_REACH, f"{type(error).__name__}: {error}")
+
+
+def without_taken_pods(
+    reduced: Sequence[RailAllReduce], targets: Sequence[Target], listed: Callable[[], Sequence[JsonObject]]
+) -> tuple[RailAllReduce, ...]:
+    """Return the all-reduces; those without a result that have lost a pod to a job say nothing but why, and so do those of unknown end.
+
+    `listed` returns the pods of the run as they are now; it is called if there is an all-reduce without a result, and may raise RequestFailed.
+    """
+    if all(all_reduce.is_done or not all_reduce.ranks for all_reduce in reduced):
+        return tuple(reduced)
+    try:
+        pods = {probe_pod["metadata"]["name"]: probe_pod for probe_pod in listed()}
+        gone = {
+            target.node: f"pod {target.pod} on {target.node} {words} before the all-reduce was over"
+            for target in targets
+            if (words := taken_away(pods.get(target.pod)))
+        }
+    except RequestFailed as error:
+        gone = {target.node: f"whether its pods were there until the end is not known: {error}" for target in targets}
+    return tuple(without_nodes(all_reduce, gone) for all_reduce in reduced)
 
 
 def runner(execution: RunsCommands, pod_of: Callable[[str], ApiObject]) -> RunCommand:

@@ -4,11 +4,14 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from railnet.apiserver.request import JsonObject
-from railnet.objects.conditions import unscheduled
+from railnet.objects.conditions import condition, unscheduled
+from railnet.objects.metadata_times import is_deleted
 from railnet.objects.network_status import PublishedRail, rails_of_pod
 from railnet.objects.pod_phase import FAILED, phase
 
 _NETDEV = "net"
+_DISRUPTED = "DisruptionTarget"  # the condition of a pod that is preempted, evicted or drained
+_LONGEST_REASON = 80
 
 
 class PodRail(NamedTuple):
@@ -45,6 +48,20 @@ def runs(pod: JsonObject) -> bool:
 def has_ended(pod: JsonObject) -> bool:
     """Return whether a pod has ended, so that it will not run any more: it is never started again."""
     return phase(pod) == FAILED
+
+
+def taken_away(pod: JsonObject | None) -> str:
+    """Return in words how the cluster has ended a pod, as a job that preempts it does; empty if it is there, or its container ended by itself.
+
+    A pod that the API server does not have is None. kubelet writes a reason of the pod itself where it ends a pod: Evicted, Terminated,
+    DeadlineExceeded (kubernetes/kubernetes, pkg/kubelet). A container that ends by itself leaves none.
+    """
+    if pod is None or is_deleted(pod["metadata"]):
+        return "was deleted"
+    reason, disrupted = _status(pod).get("reason"), condition(pod, _DISRUPTED)
+    if disrupted is not None and disrupted.is_true:
+        reason = disrupted.reason or _DISRUPTED
+    return f"was ended by the cluster ({reason!s:.{_LONGEST_REASON}})" if reason else ""
 
 
 def waits_for(pod: JsonObject, events: Iterable[JsonObject]) -> str:

@@ -1,6 +1,6 @@
 """The all-reduce over one rail: what its ranks have found together, and what each way out of the program says of it. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from railnet.cli.table import Column, aligned
@@ -36,7 +36,7 @@ class RailAllReduce(NamedTuple):
 
     Attributes:
         ranks: by their number; empty if it was not tried.
-        untried: why it was not tried; empty if it was.
+        untried: why it was not tried, or why nothing is known of it; empty if it was tried.
         left_out: the nodes that have the rail, and whose pairs are all cut.
         seconds: how long it took.
     """
@@ -81,6 +81,23 @@ class RailAllReduce(NamedTuple):
         if not self.is_done:
             return ()
         return tuple((rank, path_of(rank.result, rank.netdev, len(self.ranks))) for rank in self.ranks)
+
+
+def without_nodes(all_reduce: RailAllReduce, gone: Mapping[str, str]) -> RailAllReduce:
+    """Return an all-reduce; one without a result says nothing but why, if the pod of a rank is gone or nothing is known of a rank's end.
+
+    A rank that was killed or lost in a pod that is there is the cause by itself. `gone` has the reasons by node.
+    """
+    ends = {rank.result.end for rank in all_reduce.ranks}
+    if all_reduce.is_done or RankEnd.NO_TORCH in ends:
+        return all_reduce
+    why = next((gone[node] for node in all_reduce.nodes if node in gone), "")
+    unknown = [rank for rank in all_reduce.ranks if rank.result.end is RankEnd.OUT_OF_REACH]
+    if not why and unknown and not ends & {RankEnd.KILLED, RankEnd.LOST}:
+        why = f"what became of the rank of node {unknown[0].node} is not known: {unknown[0].result.why}"
+    if not why:
+        return all_reduce
+    return RailAllReduce(all_reduce.rail, untried=why, left_out=all_reduce.left_out, seconds=all_reduce.seconds)
 
 
 def sizes_of(mode: Mode) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from railnet.apiserver.client import ApiServer, RequestFailed
 from railnet.apiserver.request import ApiObject, Collection
 from railnet.validate import all_reduce_program, rail_probe
 from railnet.validate.all_reduce_judgement import judge_all_reduces, untested_all_reduces
-from railnet.validate.all_reduce_run import AllReducePlan, all_reduces, runner
+from railnet.validate.all_reduce_run import AllReducePlan, all_reduces, runner, without_taken_pods
 from railnet.validate.baseline import Earlier, uncompared
 from railnet.validate.failure import ValidateFailed
 from railnet.validate.judgement import RailLimits, judge
@@ -241,7 +241,8 @@ class Validation:
         pods = {target.node: self._run.pod(target.pod) for target in targets}
         plan_of_sizes = AllReducePlan(sizes_of(self._wanted.mode), self._wanted.seconds)
         run_in = runner(self._exec, pods.__getitem__)
-        return tuple(all_reduces(numbers, started.rails_of, sound, plan_of_sizes, run_in, self._say))
+        reduced = tuple(all_reduces(numbers, started.rails_of, sound, plan_of_sizes, run_in, self._say))
+        return without_taken_pods(reduced, targets, lambda: self._pods.listed(self._run.pods))
 
     def _measured(self, rails_of: Mapping[str, tuple[PodRail, ...]]) -> list[Measured]:
         usable = self._usable(rails_of)

@@ -76,3 +76,11 @@ def test_output_comes_whole_however_it_is_cut_into_frames(server: RawServer) -> 
 def test_command_that_fails_hangs_or_floods_is_named(server: RawServer, sent: list[bytes], words: str) -> None:
     with pytest.raises(RequestFailed, match=words):
         run(server, *sent, seconds=0.5 if words == _SILENT else 20.0)
+
+
+def test_failure_of_the_node_has_its_status(server: RawServer) -> None:
+    status = b'{"status": "Failure", "reason": "InternalError", "code": 500, "message": "container not found"}'
+    with pytest.raises(RequestFailed, match="container not found") as failed:
+        run(server, frame(3, status), CLOSE)
+
+    assert failed.value.status == 500

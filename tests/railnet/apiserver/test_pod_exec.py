@@ -2,7 +2,7 @@
 
 import pytest
 
-from railnet.apiserver.client import Answer, RequestFailed
+from railnet.apiserver.client import Answer, NoAnswer, RequestFailed
 from railnet.apiserver.pod_exec import ExecutedCommand, PodExec
 from railnet.apiserver.request import ApiObject, Request
 
@@ -63,3 +63,22 @@ def test_user_of_a_certificate_sends_no_token() -> None:
 def test_failure_is_named(outcome: ExecutedCommand | OSError, words: str) -> None:
     with pytest.raises(RequestFailed, match=words):
         run(outcome)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind", "status"),
+    [
+        (OSError("no route"), NoAnswer, 0),
+        (ExecutedCommand("", "", "exit code 137", None), RequestFailed, 0),
+        (ExecutedCommand("", "", "Internal error occurred: container not found", None, 500), RequestFailed, 500),
+        (ExecutedCommand("", "", "", Answer(502, "", "", b"bad gateway")), RequestFailed, 502),
+    ],
+    ids=["no answer", "the command fails", "the node fails", "a refusal"],
+)
+def test_command_that_fails_is_told_from_one_that_was_not_run(
+    outcome: ExecutedCommand | OSError, kind: type[RequestFailed], status: int
+) -> None:
+    with pytest.raises(RequestFailed) as failed:
+        run(outcome)
+
+    assert (type(failed.value), failed.value.status) == (kind, status)

@@ -9,7 +9,7 @@ from railnet.validate import baseline
 from railnet.validate.all_reduce_judgement import judge_all_reduces, untested_all_reduces
 from railnet.validate.all_reduce_result import RankEnd, RankResult
 from railnet.validate.judgement import RailLimits
-from railnet.validate.rail_all_reduce import RailAllReduce
+from railnet.validate.rail_all_reduce import RailAllReduce, without_nodes
 from railnet.validate.report import Report, as_json
 from railnet.validate.speed_judgement import Judgement
 from tests.railnet.validate.all_reduces import BY_TCP, POOR, all_reduce, nccl, result
@@ -60,6 +60,20 @@ def test_rank_that_is_the_cause_is_named_and_not_those_that_failed_after_it(
     assert (finding.kind, finding.rail, finding.nodes) == ("allreduce", 0, nodes)
     assert finding.text == f"rail 0, all-reduce of {len(ranks)} nodes: no result: {words}"
     assert finding.look
+
+
+def test_rank_that_was_killed_is_the_cause_though_of_another_one_nothing_is_known() -> None:
+    unknown = RankResult(RankEnd.OUT_OF_REACH, "HTTP 500")
+    both = all_reduce(0, unknown, RankResult(RankEnd.KILLED, "signal 9"), _CLOSED)
+
+    assert [finding.nodes for finding in judged(without_nodes(both, {})).findings] == [("b",)]
+    assert judged(without_nodes(all_reduce(0, unknown, _CLOSED), {})) == Judgement()
+
+
+def test_all_reduce_with_a_result_stays_though_a_pod_has_gone_after_it() -> None:
+    done = all_reduce(0, result(), result())
+
+    assert without_nodes(done, {"a": "pod x on a was deleted"}) == done
 
 
 def test_of_many_ranks_that_fail_a_few_are_shown() -> None:

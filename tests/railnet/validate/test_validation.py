@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from railnet.apiserver.client import Answer, RequestFailed
+from railnet.apiserver.client import Answer, NoAnswer, RequestFailed
 from railnet.apiserver.request import ApiObject, Request
 from railnet.objects.network_status import ANNOTATION
 from railnet.validate import all_reduce_program, all_reduce_run, probe_pods, rail_probe
@@ -394,6 +394,115 @@ def test_rank_that_is_lost_is_a_finding_and_a_rank_that_hangs_after_it_is_not_aw
         "the rank of node b was lost: cannot run a command by pods/x: the container is gone"
     )
     assert [one.is_done for one in report.all_reduces] == [False, True]
+    assert cluster.left() == []
+
+
+def lose_rank_one(cluster: Cluster, error: Exception, state: Callable[[dict[str, Any]], dict[str, Any] | None]) -> None:
+    """Have the rank of node b end with an error on rail 0, and its pod become another one then, or go."""
+
+    def rank(options: dict[str, str]) -> str:
+        if options["--netdev"] == "net1" and options["--rank"] == "1":
+            key = ("pods", "ml", f"{RUN.name}-1-all-reduce")
+            pod = cluster.server.objects[key]
+            if (after := state(pod)) is None:
+                cluster.server.remove(key)
+            else:
+                cluster.server.objects[key] = after
+            raise error
+        return sound_rank(options)
+
+    cluster.rank = rank
+
+
+ENDED = RequestFailed("cannot run a command by pods/x: command terminated with exit code 137")
+PREEMPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (lambda _: None, "was deleted"),
+        (
+            lambda pod: {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}},
+            "was deleted",
+        ),
+        (
+            lambda pod: {**pod, "status": {"phase": "Failed", "conditions": [PREEMPTED]}},
+            "was ended by the cluster (PreemptionByScheduler)",
+        ),
+        (lambda pod: {**pod, "status": {"phase": "Failed", "reason": "Evicted"}}, "was ended by the cluster (Evicted)"),
+    ],
+    ids=["gone", "being deleted", "preempted", "evicted"],
+)
+def test_rail_whose_pod_a_job_takes_is_not_tested_and_has_no_finding(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, state: Callable[[Any], Any], words: str
+) -> None:
+    monkeypatch.setattr(all_reduce_run, "_GRACE_SECONDS", 0.2)
+    lose_rank_one(cluster, ENDED, state)
+    report = cluster.validate(all_reduce=AllReduce("registry/torch:1"))
+
+    assert report.findings == ()
+    why = f"pod {RUN.name}-1-all-reduce on b {words} before the all-reduce was over"
+    assert report.untested == (f"all-reduce over rail 0: {why}",)
+    assert [one.is_done for one in report.all_reduces] == [False, True]
+    assert f"all-reduce: not tried ({why})" in list(rendered(report))
+
+
+def test_rank_whose_container_ends_by_itself_is_a_finding(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(all_reduce_run, "_GRACE_SECONDS", 0.2)
+    killed = {"name": "probe", "state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}
+    lose_rank_one(cluster, ENDED, lambda pod: {**pod, "status": {"phase": "Failed", "containerStatuses": [killed]}})
+    report = cluster.validate(all_reduce=AllReduce("registry/torch:1"))
+
+    assert [(one.kind, one.rail, one.nodes) for one in report.findings] == [("allreduce", 0, ("b",))]
+    assert report.untested == ()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RequestFailed("cannot run a command by pods/x: HTTP 500: etcdserver: leader changed", 500),
+        NoAnswer("cannot run a command by pods/x: the connection ended before the command did"),
+        RuntimeError("of a library"),
+    ],
+    ids=["an error", "no answer", "a library"],
+)
+def test_rank_that_the_api_server_did_not_run_is_not_tested_and_is_no_finding(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(all_reduce_run, "_GRACE_SECONDS", 0.2)
+    lose_rank_one(cluster, error, lambda pod: pod)
+    report = cluster.validate(all_reduce=AllReduce("registry/torch:1"))
+
+    assert report.findings == ()
+    (why,) = report.untested
+    assert why.startswith("all-reduce over rail 0: what became of the rank of node b is not known: ")
+    assert str(error) in why
+
+
+def test_rail_without_a_result_is_not_tested_if_its_pods_cannot_be_looked_at(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(all_reduce_run, "_GRACE_SECONDS", 0.2)
+    refused = [False]
+
+    def forget(pod: dict[str, Any]) -> dict[str, Any]:
+        refused[0] = True
+        return pod
+
+    def refuse_once(request: Request) -> Answer | None:
+        if refused[0] and str(request).startswith("list pods"):
+            refused[0] = False
+            return status(403, "no")
+        return None
+
+    cluster.server.before = refuse_once
+    lose_rank_one(cluster, ENDED, forget)
+    report = cluster.validate(all_reduce=AllReduce("registry/torch:1"))
+
+    assert report.findings == ()
+    (why,) = report.untested
+    assert why.startswith("all-reduce over rail 0: whether its pods were there until the end is not known: ")
     assert cluster.left() == []
 
 
