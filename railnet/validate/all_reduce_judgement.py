@@ -61,7 +61,7 @@ def judge_all_reduces(
 
 
 def untested_all_reduces(all_reduces: Sequence[RailAllReduce], *, wants_gpu: bool = False) -> Iterator[str]:
-    """Yield what was not tested of it: rails that were not tried, and nodes whose rail is cut; an image without PyTorch once.
+    """Yield what was not tested of it: rails that were not tried, and nodes without a sound pair there; an image without PyTorch once.
 
     `wants_gpu` says that each pod has a GPU, which PyTorch must have used.
     """
@@ -78,7 +78,9 @@ def untested_all_reduces(all_reduces: Sequence[RailAllReduce], *, wants_gpu: boo
         if why := all_reduce.untried or _without_torch(all_reduce):
             reasons.setdefault(why, []).append(all_reduce.rail)
         if all_reduce.left_out and all_reduce.ranks:
-            yield f"all-reduce over rail {all_reduce.rail}: without {', '.join(all_reduce.left_out)}, where it is cut"
+            have = "has" if len(all_reduce.left_out) == 1 else "have"
+            nodes = ", ".join(all_reduce.left_out)
+            yield f"all-reduce over rail {all_reduce.rail}: without {nodes}, which {have} no sound pair there"
     for why, rails in reasons.items():
         yield f"all-reduce over rail{'' if len(rails) == 1 else 's'} {', '.join(map(str, rails))}: {why}"
 

@@ -37,7 +37,7 @@ class RailAllReduce(NamedTuple):
     Attributes:
         ranks: by their number; empty if it was not tried.
         untried: why it was not tried, or why nothing is known of it; empty if it was tried.
-        left_out: the nodes that have the rail, and whose pairs are all cut.
+        left_out: the nodes that have the rail, and no sound pair there: their pairs are cut, or could not be tried.
         seconds: how long it took.
     """
 

@@ -210,10 +210,10 @@ def test_gpu_that_pytorch_does_not_see_is_not_tested() -> None:
 def test_rail_that_was_not_tried_and_node_that_was_left_out_are_not_tested() -> None:
     untested = [
         RailAllReduce(0, untried="fewer than two pods have this rail, and a sound pair"),
-        all_reduce(1, result(), result(), left_out=("z",)),
+        all_reduce(1, result(), result(), left_out=("y", "z")),
     ]
 
     assert list(untested_all_reduces(untested)) == [
-        "all-reduce over rail 1: without z, where it is cut",
+        "all-reduce over rail 1: without y, z, which have no sound pair there",
         "all-reduce over rail 0: fewer than two pods have this rail, and a sound pair",
     ]

@@ -341,7 +341,21 @@ def test_node_whose_rail_is_cut_has_no_rank_on_it(cluster: Cluster) -> None:
 
     assert [(one.nodes, one.left_out) for one in report.all_reduces] == [(("a", "b", "c"), ()), (("a", "c"), ("b",))]
     assert [one.kind for one in report.findings] == ["cut"]
-    assert report.untested == ("all-reduce over rail 1: without b, where it is cut",)
+    assert report.untested == ("all-reduce over rail 1: without b, which has no sound pair there",)
+
+
+def test_node_whose_pairs_could_not_be_tried_has_no_rank_and_is_not_said_to_be_cut(cluster: Cluster) -> None:
+    def answer(source: str, peer: str) -> dict[str, Any]:
+        if address("a", 0) in (source, peer):
+            raise RequestFailed("cannot run a command by pods/x: HTTP 500", 500)
+        return SOUND
+
+    cluster.answer = answer
+    report = cluster.validate(all_reduce=AllReduce("registry/torch:1"))
+
+    assert report.all_reduces[0].left_out == ("a",)
+    assert report.untested[-1] == "all-reduce over rail 0: without a, which has no sound pair there"
+    assert "is cut" not in str(report.untested)
 
 
 def test_rail_without_a_sound_pair_has_no_all_reduce_and_that_is_said(cluster: Cluster) -> None:
