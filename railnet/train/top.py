@@ -1,9 +1,7 @@
 """`railnet train top`: the cluster's resources against the jobs that request them."""
 
 import sys
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 
@@ -20,13 +18,13 @@ from railnet.train.job_lookup import PODS, everything
 from railnet.train.screen import Screen
 from railnet.train.usage_table import as_json, rendered
 from railnet.train.watched_objects import Keep, LiveObjects
+from railnet.train.watched_reach import WatchedReach
 
 _NODES = "nodes"
 _EVENTS = "events"
 _REASONS = (WAITING, REFUSED)  # a field selector has one of them
 _REDRAW_SECONDS = 1.0
 _LOOK_SECONDS = 1.0
-_REACH_SECONDS = 60.0  # which rails reach each other changes with the fabric
 
 
 class NotAllowed(TrainFailed):
@@ -53,7 +51,7 @@ def watch(api: StreamingApiServer, namespace: str | None, rails: frozenset[str],
     """
     look(api, namespace, rails)  # raises what a watch would only wait for
     told = _waits(api, namespace) is not None
-    reach, asked = rail_reach.read(api), time.monotonic()
+    reach = WatchedReach(api)
     collections: dict[str, tuple[Collection, Keep]] = {
         PODS: (everything(PODS, namespace), partial(pod_use, rails=rails)),
         **({} if namespace else {_NODES: (everything(_NODES), partial(node_room, rails=rails))}),
@@ -62,15 +60,11 @@ def watch(api: StreamingApiServer, namespace: str | None, rails: frozenset[str],
     screen, printed = Screen(sys.stdout), ""
     with LiveObjects(api, collections) as live:
         while True:
-            if not (live.wait(_LOOK_SECONDS) and live.listed):
+            if not ((live.wait(_LOOK_SECONDS) or reach.has_changed) and live.listed):
                 continue
             nodes = live.of(_NODES) if namespace is None else ()
             waits = [wait for reason in _REASONS for wait in live.of(reason)] if told else ()
-            if time.monotonic() - asked > _REACH_SECONDS:
-                with suppress(RequestFailed):  # what was known stays; `trouble` says that no answer comes
-                    reach = rail_reach.read(api)
-                asked = time.monotonic()
-            cluster_usage = usage(nodes, live.of(PODS), waits, reach)
+            cluster_usage = usage(nodes, live.of(PODS), waits, reach.latest())
             if output.for_programs:
                 text = output.text_of_series(as_json(cluster_usage, nodes=namespace is None))
                 if text != printed:  # a change need not be one of what is shown

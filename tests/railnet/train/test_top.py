@@ -12,14 +12,17 @@ from typing import Any
 import pytest
 
 from railnet.apiserver.client import RequestFailed
+from railnet.apiserver.request import Request
 from railnet.cli.output import Form, Output
 from railnet.fabric.published_reach import KEY, NAME, NAMESPACE, PublishedReach, config_map
 from railnet.jobs.cluster_usage import NodeRoom, PodUse, Usage, usage
 from railnet.jobs.gang_overview import GangWait
 from railnet.objects.network_status import ANNOTATION
 from railnet.train import top as top_module
+from railnet.train import watched_reach
 from railnet.train.screen import Screen
 from railnet.train.top import NotAllowed, look, top, watch
+from railnet.train.watched_reach import WatchedReach
 from tests.railnet.train.jobs import RUNNING, job, pods
 from tests.railnet.train.memory_api_server import MemoryApiServer, status
 from tests.waiting import until
@@ -278,6 +281,56 @@ def test_watch_prints_no_line_again_for_a_change_that_it_does_not_show(
     until(lambda: '"running": 5' in out.getvalue(), SECONDS, "the change")
 
     assert [json.loads(line)["jobs"][1]["running"] for line in out.getvalue().splitlines()] == [4, 5]
+
+
+def test_watch_shows_a_change_while_the_api_server_does_not_say_which_rails_reach_each_other(
+    server: MemoryApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watched_reach, "REACH_SECONDS", -1.0)
+    monkeypatch.setattr(top_module, "_REDRAW_SECONDS", 0.0)
+    ended, asked = threading.Event(), threading.Event()
+
+    def wait(request: Request) -> None:
+        if request.about.resource == "configmaps":
+            asked.set()
+            ended.wait(SECONDS)
+
+    out = watched(server, monkeypatch)
+    server.before = wait
+    server.add("pods", with_rail(pods(job(), RUNNING)[4]))
+    try:
+        until(asked.is_set, SECONDS, "a request for what is published")
+        until(lambda: '"running": 5' in out.getvalue(), SECONDS / 4, "the change")
+    finally:
+        ended.set()
+
+
+def test_watch_shows_rails_that_are_said_to_be_apart_meanwhile(
+    unlike: MemoryApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watched_reach, "REACH_SECONDS", -1.0)
+    monkeypatch.setattr(top_module, "_REDRAW_SECONDS", 0.0)
+    out = watched(unlike, monkeypatch)
+    unlike.add("configmaps", APART)
+    unlike.add("pods", with_rail(pods(job(), RUNNING)[4]))
+
+    until(lambda: '"found": "2026-11-27"' in out.getvalue(), SECONDS, "the rails that are apart")
+
+
+def test_what_was_known_of_rails_stays_while_the_api_server_refuses(
+    server: MemoryApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watched_reach, "REACH_SECONDS", -1.0)
+    server.add("configmaps", APART)
+    reach = WatchedReach(server.api)
+    server.before = lambda request: status(400, "no")
+    asked = len(server.requests)
+    # The second request begins after the first has failed.
+    known = until(
+        lambda: (latest := reach.latest()) and len(server.requests) > asked + 1 and latest, SECONDS, "requests"
+    )
+
+    assert (known.found, reach.has_changed) == ("2026-11-27", False)
 
 
 class Terminal:
