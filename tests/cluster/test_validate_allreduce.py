@@ -115,12 +115,18 @@ def test_rank_that_is_killed_is_named_in_bounded_time_and_nothing_is_left(
     took = time.monotonic() - times[0]
 
     assert killed.is_set()
-    (finding,) = [one for one in report.findings if one.kind == "allreduce"]
-    measured(f"{victim} killed, all is gone {took:.1f} s later: {finding.text}")
-    assert (finding.rail, finding.nodes) == (0, (name,))
-    assert "was ended at" in finding.text if victim == "rank" else "was lost" in finding.text
+    findings = [one for one in report.findings if one.kind == "allreduce"]
+    untested = [why for why in report.untested if why.startswith("all-reduce over rail 0")]
+    measured(f"{victim} killed, all is gone {took:.1f} s later: {findings or untested}")
     assert took < _BOUND_SECONDS
     assert left(node) == []
+    if victim == "pod" and untested:
+        # Containerd broke the command off, and did not give its status: so it is for an error of the node.
+        assert (len(untested), findings) == (1, [])
+    else:
+        (finding,) = findings
+        assert (finding.rail, finding.nodes) == (0, (name,))
+        assert "was ended at" in finding.text if victim == "rank" else "was lost" in finding.text
 
 
 def test_image_without_pytorch_is_said_and_is_no_finding(node: ClusterNode) -> None:
