@@ -19,7 +19,9 @@ SUCCESS_POLICY = "successPolicy"
 _PORT = 2222  # a user that is not root may open it, and the node's own sshd has 22
 _FIRST_SECONDS = 3
 _VOLUME, _MOUNT = "railnet-ssh", "/etc/railnet-ssh"
-_KEYS = "/tmp/.railnet-ssh"  # noqa: S108 - the container's own; the files belong to its user, as ssh demands
+# ssh demands that its files belong to the container's user. A folder of the image may be a volume that all workers share, so the pod has one of its own.
+_KEYS_VOLUME, _KEYS = "railnet-ssh-files", "/run/railnet-ssh"
+_KEYS_BYTES = "8Mi"  # a Secret has at most 1 MiB, and the kernel gives a process at most 6 MiB of arguments and environment (execve(2))
 # The options of ssh that come with mpirun, and the hosts: of Open MPI 4, then of Open MPI 5 (PRRTE). What the user has set stays.
 _OF_MPIRUN = {
     "OMPI_MCA_plm_rsh_args": f"-F {_KEYS}/ssh_config",
@@ -57,8 +59,8 @@ _COMMAND_OF_SSH = f'. {_KEYS}/environment; exec /bin/sh -c \\"$SSH_ORIGINAL_COMM
 _SCRIPT = f"""\
 (
     umask 077
-    mkdir -p {_KEYS} && cp -f {_MOUNT}/* {_KEYS}/ && export -p >{_KEYS}/environment
-) || {{ echo "railnet: {_KEYS} cannot be written; mount an emptyDir at /tmp" >&2; exit 1; }}
+    cp -f {_MOUNT}/* {_KEYS}/ && export -p >{_KEYS}/environment
+) || {{ echo "railnet: {_KEYS}, a volume of this pod, cannot be written; the line before says why" >&2; exit 1; }}
 if [ "$JOB_COMPLETION_INDEX" != 0 ]; then
     sshd=$(command -v sshd || command -v /usr/sbin/sshd) || {{
         echo "railnet: this image has no sshd, by which mpirun starts the ranks; add the package openssh-server to it" >&2
@@ -197,9 +199,14 @@ def _template(job: TrainingJob) -> JsonObject:
         "volumeMounts": [
             *container.get("volumeMounts", ()),
             {"name": _VOLUME, "mountPath": _MOUNT, "readOnly": True},
+            {"name": _KEYS_VOLUME, "mountPath": _KEYS},
         ],
     }
-    volumes = [*spec.get("volumes", ()), {"name": _VOLUME, "secret": secret}]
+    own = [
+        {"name": _VOLUME, "secret": secret},
+        {"name": _KEYS_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": _KEYS_BYTES}},
+    ]
+    volumes = [*spec.get("volumes", ()), *own]
     return {
         "metadata": metadata,
         "spec": {**spec, "subdomain": job.name, "volumes": volumes, "containers": [container]},

@@ -63,7 +63,19 @@ def test_each_worker_has_gpus_and_rails(tmp_path: Path) -> None:
     assert template["metadata"]["labels"] == {"railnet.io/train": "a", "railnet.io/net1": "true"}
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "8"
     assert container["env"] == [{"name": "A", "value": "b"}]
-    assert [one["mountPath"] for one in container["volumeMounts"]] == ["/d", "/dev/shm", "/etc/railnet-ssh"]
+    assert [one["mountPath"] for one in container["volumeMounts"]] == [
+        *("/d", "/dev/shm", "/etc/railnet-ssh", "/run/railnet-ssh"),
+    ]
+
+
+def test_keys_of_a_worker_are_in_memory_of_its_pod_where_a_shared_volume_is_mounted_at_tmp(tmp_path: Path) -> None:
+    spec = made(tmp_path, "volumes: {scratch: /tmp}\n")["Job"]["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    sources = {one.pop("name"): one for one in spec["volumes"]}
+    of_path = {one["mountPath"]: sources[one["name"]] for one in container["volumeMounts"]}
+
+    assert of_path["/run/railnet-ssh"] == {"emptyDir": {"medium": "Memory", "sizeLimit": "8Mi"}}
+    assert "/tmp" not in container["command"][2]
 
 
 @pytest.mark.parametrize(
