@@ -7,12 +7,13 @@ as `retries` says; after that the Job has failed, and Kubernetes ends all worker
 ssh goes over eth0, by the names of the Service. The data of the ranks go over net1, by the variables that the admission helper adds.
 """
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from railnet.errors import Misconfigured
 from railnet.jobs import railnet_labels
-from railnet.jobs.train_job import WORKER, TrainingJob
+from railnet.jobs.train_job import WORKER, Contradictions, TrainingJob
 from railnet.jobs.train_job_objects import JsonObject, container_of, pod_metadata, pod_spec
 
 SUCCESS_POLICY = "successPolicy"
@@ -54,8 +55,13 @@ KbdInteractiveAuthentication no
 PidFile none
 LogLevel ERROR
 """
-# sshd gives a rank nothing of its container's environment, so the worker keeps it in a file.
-_COMMAND_OF_SSH = f'. {_KEYS}/environment; exec /bin/sh -c \\"$SSH_ORIGINAL_COMMAND\\"'
+# sshd gives a rank nothing of its container's environment, so the worker keeps it in a file. The shell that wrote the file reads it: the user's own may
+# be another one, and bash writes what dash cannot read. A bash that is /bin/sh would end at a variable of the image that it does not let change.
+_COMMAND_OF_SSH = f"""\
+exec /bin/sh -c '[ -z "$BASH_VERSION" ] || set +o posix; . {_KEYS}/environment; exec /bin/sh -c "$SSH_ORIGINAL_COMMAND"'"""
+# Other names are lost in dash and busybox, and these in bash ("Bash Variables" in its manual).
+_SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_READ_ONLY = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")
 _SCRIPT = f"""\
 (
     umask 077
@@ -118,6 +124,17 @@ def check_mpi(job: TrainingJob) -> None:
         raise Misconfigured(
             "rendezvous is net1, and mpirun reaches the workers by ssh on eth0 (the data of the ranks go over net1 all the same); remove rendezvous"
         )
+    lost = list(_lost_variables(job))
+    if lost:
+        raise Contradictions(lost)
+
+
+def _lost_variables(job: TrainingJob) -> Iterator[str]:
+    for name in job.env:
+        if _SHELL_NAME.fullmatch(name) is None:
+            yield f"env.{name} does not reach the ranks: /bin/sh keeps only names of letters, digits and _; choose another name"
+        elif name in _READ_ONLY:
+            yield f"env.{name} does not reach the ranks: it is a variable of the shell itself, by which they start; choose another name"
 
 
 def mpi_objects(job: TrainingJob, keys: SshKeys) -> Iterator[JsonObject]:
@@ -155,9 +172,10 @@ def _files(job: TrainingJob, keys: SshKeys) -> dict[str, str]:
     others = [f"{job.name}-{index}.{job.name}.{job.in_namespace}.svc" for index in range(1, job.workers)]
     # Open MPI 5 knows itself by its host name alone, and would start a daemon by ssh for another.
     hosts = [f"{job.name}-0", *others]
+    command = _COMMAND_OF_SSH.replace('"', r"\"")
     return {
         "id_ed25519": keys.user.private,
-        "authorized_keys": f'restrict,command="{_COMMAND_OF_SSH}" {keys.user.public}\n',
+        "authorized_keys": f'restrict,command="{command}" {keys.user.public}\n',
         "host_ed25519": keys.host.private,
         "known_hosts": f"* {keys.host.public}\n",
         "ssh_config": _SSH_CONFIG,

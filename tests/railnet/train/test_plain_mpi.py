@@ -155,6 +155,12 @@ def test_api_server_that_drops_the_success_policy_is_too_old_and_nothing_is_left
     [
         (_TEXT.replace("command: [mpirun, x]\n", ""), r"command is missing, and worker 0 .*: --as mpijob"),
         (f"{_TEXT}rendezvous: net1\n", r"line 8: rendezvous is net1, and mpirun reaches .*; remove rendezvous"),
+        (f"{_TEXT}env: {{A: b, my-var: x}}\n", "line 8: env.my-var does not reach the ranks: .* choose another name"),
+        (
+            f"{_TEXT}env:\n  A: b\n  UID: '7'\n",
+            "line 10: env.UID does not reach the ranks: it is a variable of the shell",
+        ),
+        (f"{_TEXT}env: {{a.b: x, PPID: '1'}}\n", r"(?s)2 mistakes.* env.a.b does .* env.PPID does"),
         (f"{_TEXT}ps: 1\n", "line 8: ps is for kind: tensorflow, and this job's kind is mpi"),
     ],
 )
