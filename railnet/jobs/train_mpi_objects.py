@@ -19,6 +19,7 @@ from railnet.jobs.train_job_objects import JsonObject, container_of, pod_metadat
 SUCCESS_POLICY = "successPolicy"
 _PORT = 2222  # a user that is not root may open it, and the node's own sshd has 22
 _FIRST_SECONDS = 3
+_MOST_REFUSALS = 30  # of one worker, a second apart
 _VOLUME, _MOUNT = "railnet-ssh", "/etc/railnet-ssh"
 # ssh demands that its files belong to the container's user. A folder of the image may be a volume that all workers share, so the pod has one of its own.
 _KEYS_VOLUME, _KEYS = "railnet-ssh-files", "/run/railnet-ssh"
@@ -45,6 +46,7 @@ Host *
     ConnectTimeout 5
     LogLevel ERROR
 """
+# With the level INFO sshd says why it refuses a user.
 _SSHD_CONFIG = f"""\
 Port {_PORT}
 HostKey {_KEYS}/host_ed25519
@@ -53,7 +55,7 @@ StrictModes no
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 PidFile none
-LogLevel ERROR
+LogLevel INFO
 """
 # sshd gives a rank nothing of its container's environment, so the worker keeps it in a file. The shell that wrote the file reads it: the user's own may
 # be another one, and bash writes what dash cannot read. A bash that is /bin/sh would end at a variable of the image that it does not let change.
@@ -62,11 +64,33 @@ exec /bin/sh -c '[ -z "$BASH_VERSION" ] || set +o posix; . {_KEYS}/environment; 
 # Other names are lost in dash and busybox, and these in bash ("Bash Variables" in its manual).
 _SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _READ_ONLY = ("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID")
+# sshd refuses an account whose password begins with "!" (auth.c, LOCKED_PASSWD_PREFIX), and starts a rank by the user's own shell. Without root's rights
+# it does not read /etc/shadow. A user whom /etc/passwd does not have is left to ssh. Only what the shell has in itself is needed.
+_CHECK_USER = """\
+    uid='' user=''
+    while read -r key uid _; do [ "$key" != Uid: ] || break; done </proc/self/status
+    while IFS=: read -r user password id _ _ _ program || [ -n "$user" ]; do [ "$id" != "$uid" ] || break; done </etc/passwd
+    [ -n "$user" ] || exit 0
+    if [ -r /etc/shadow ]; then
+        while IFS=: read -r name hash _ || [ -n "$name" ]; do [ "$name" != "$user" ] || password=$hash; done </etc/shadow
+    fi
+    case $password in
+    !*) echo "railnet: the account of $user is locked in this image, so sshd refuses mpirun; add to the Dockerfile: RUN usermod -p '*' $user" >&2; exit 1 ;;
+    esac
+    case ${program:=/bin/sh} in
+    */nologin | */false) ;;
+    *) [ ! -x "$program" ] || exit 0 ;;
+    esac
+    echo "railnet: sshd starts ranks by the shell of $user, and $program starts nothing; add to the Dockerfile: RUN usermod -s /bin/sh $user" >&2
+    exit 1
+"""
 _SCRIPT = f"""\
 (
     umask 077
     cp -f {_MOUNT}/* {_KEYS}/ && export -p >{_KEYS}/environment
 ) || {{ echo "railnet: {_KEYS}, a volume of this pod, cannot be written; the line before says why" >&2; exit 1; }}
+[ ! -s {_KEYS}/others ] || (
+{_CHECK_USER}) || exit 1
 if [ "$JOB_COMPLETION_INDEX" != 0 ]; then
     sshd=$(command -v sshd || command -v /usr/sbin/sshd) || {{
         echo "railnet: this image has no sshd, by which mpirun starts the ranks; add the package openssh-server to it" >&2
@@ -81,14 +105,25 @@ command -v ssh >/dev/null || {{
 }}
 # A DNS server keeps the answer that a name does not exist for up to 30 s, and the pods of a job begin at almost the same moment.
 [ -s {_KEYS}/others ] && sleep {_FIRST_SECONDS}
-while read -r host _; do
-    tries=0
-    until said=$(ssh -F {_KEYS}/ssh_config "$host" true </dev/null 2>&1); do
-        [ $((tries % 30)) != 0 ] || echo "railnet: waiting for $host: $said" >&2
-        tries=$((tries + 1))
-        sleep 1
-    done
-done <{_KEYS}/others
+(
+    while read -r host _; do
+        tries=0 refusals=0
+        until said=$(ssh -F {_KEYS}/ssh_config "$host" true </dev/null 2>&1); do
+            case $?:$said in
+            255:*"Permission denied"* | 255:*"No user exists"*) refusals=$((refusals + 1)) ;;
+            255:*) ;; # it cannot be reached yet, or is a pod of an older job of this name
+            *) refusals=$((refusals + 1)) ;;
+            esac
+            [ $((tries % 30)) != 0 ] || echo "railnet: waiting for $host: $said" >&2
+            if [ $refusals = {_MOST_REFUSALS} ]; then
+                echo "railnet: $host has refused ssh {_MOST_REFUSALS} times: $said; the log of that worker may say more" >&2
+                exit 1
+            fi
+            tries=$((tries + 1))
+            sleep 1
+        done
+    done <{_KEYS}/others
+) || exit 1
 {"".join(f': "${{{name}:={value}}}"{chr(10)}' for name, value in _OF_MPIRUN.items())}\
 export {" ".join(_OF_MPIRUN)}
 exec "$@"

@@ -18,9 +18,15 @@ _TEXT = "kind: mpi\nname: a\nimage: b\nworkers: 3\ncommand: [mpirun, x]\n"
 _ENVIRONMENT = [sys.executable, "-c", "import json, os; print(json.dumps(dict(os.environ)))"]
 _SSH = """\
 #!/bin/sh
-echo "$*" >>calls
-echo "$SSH_SAYS" >&2
-exit "$SSH_STATUS"
+read -r calls <calls || calls=0
+echo $((calls + 1)) >calls
+[ "$calls" -lt "$FAILURES" ] || exit 0
+echo "$SAYS" >&2
+exit "$STATUS"
+"""
+_SSHD = """\
+#!/bin/sh
+echo "sshd $*"
 """
 
 
@@ -33,7 +39,7 @@ class Ended(NamedTuple):
 
 
 class Container:
-    """A folder in the place of a container's files. Its programs end at once: `sleep`, and an `ssh` that says what a test wants."""
+    """A folder in the place of a container's files. Its `sleep`, `ssh` and `sshd` end at once."""
 
     def __init__(self, folder: Path, shell: str) -> None:
         self.folder, self._programs = folder, folder / "programs"
@@ -43,11 +49,14 @@ class Container:
             (self._programs / name).symlink_to(str(shutil.which(name)))
         (self._programs / "sh").symlink_to(str(shutil.which(shell)))
         self.add("sleep", "#!/bin/sh\n")
+        self.add("ssh", _SSH)
+        self.add("sshd", _SSHD)
+        (folder / "calls").touch()
         secret, job = self._objects()
         for name in ("secret", "keys"):
             (folder / name).mkdir()
         for name, text in secret["stringData"].items():
-            (folder / "secret" / name).write_text(self._here(text))
+            (folder / "secret" / name).write_text(self._here(text).replace("/bin/sh", str(self._programs / "sh")))
         (container,) = job["spec"]["template"]["spec"]["containers"]
         self._script = self._here(container["command"][2])
         self.user("root:x:0:0:root:/root:/bin/sh", "root:*:1::::::")
@@ -57,10 +66,16 @@ class Container:
         return secret, job
 
     def _here(self, text: str) -> str:
-        places = {"/run/railnet-ssh": "keys", "/etc/railnet-ssh": "secret", "/etc/": "etc-", "/proc/self/": "proc-"}
+        places = {
+            "/run/railnet-ssh": "keys",
+            "/etc/railnet-ssh": "secret",
+            "/etc/": "etc-",
+            "/proc/self/": "proc-",
+            "/usr/sbin/": "sbin-",
+        }
         for there, name in places.items():
             text = text.replace(there, str(self.folder / name))
-        return text.replace("/bin/sh", str(self._programs / "sh"))
+        return text
 
     def add(self, program: str, text: str) -> None:
         (self._programs / program).write_text(text)
@@ -78,6 +93,18 @@ class Container:
         """Run the pod's script as worker `index`, with these variables more; the command prints its environment."""
         words = [str(self._programs / "sh"), "-c", self._script, "railnet", *_ENVIRONMENT]
         return self._run(words, {"JOB_COMPLETION_INDEX": str(index), **more})
+
+    def reaches(self, failures: int, status: int, says: str) -> Ended:
+        """Run it as worker 0, whose ssh fails so many times, with this status and these words."""
+        ended = self.starts(
+            0, {"FAILURES": str(failures), "STATUS": str(status), "SAYS": says, "host": "mine", "user": "me"}
+        )
+        return ended._replace(said=ended.said.strip())
+
+    @property
+    def calls(self) -> int:
+        """How often ssh was called."""
+        return int((self.folder / "calls").read_text() or 0)
 
     def rank(self) -> dict[str, str]:
         """Return the environment of a program that sshd starts by the key's command, in a shell of the user that is not /bin/sh."""
@@ -113,3 +140,78 @@ def test_rank_starts_where_the_image_has_a_variable_that_bash_does_not_let_chang
     container.starts(1, {"UID": "1000", "EUID": "1000", "SHELLOPTS": "braceexpand", "V": "x"})
 
     assert container.rank()["V"] == "x"
+
+
+_DENIED = "root@a-1.a.a.svc: Permission denied (publickey)."
+
+
+def test_worker_0_waits_until_ssh_reaches_all_others_and_starts_the_command_with_its_own_environment(
+    container: Container,
+) -> None:
+    refused = "ssh: connect to host a-1.a.a.svc port 2222: Connection refused"
+    ended = container.reaches(65, 255, refused)
+
+    assert ended.status == 0
+    assert ended.said.splitlines() == [f"railnet: waiting for a-1.a.a.svc: {refused}"] * 3
+    assert container.calls == 65 + 2
+    assert json.loads(ended.printed).items() >= {"host": "mine", "user": "me"}.items()
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [(255, _DENIED), (1, "This account is currently not available."), (255, "No user exists for uid 7")],
+)
+def test_worker_0_fails_when_ssh_is_refused_again_and_again(container: Container, status: int, says: str) -> None:
+    ended = container.reaches(99, status, says)
+
+    assert (ended.status, container.calls, ended.printed) == (1, 30, "")
+    assert f"a-1.a.a.svc has refused ssh 30 times: {says}; the log of that worker may say more" in ended.said
+
+
+def test_few_refusals_are_awaited(container: Container) -> None:
+    assert container.reaches(29, 255, _DENIED).status == 0
+
+
+@pytest.mark.parametrize("index", [0, 1])
+@pytest.mark.parametrize("password", ["!locked", "!", "!!"])
+def test_each_worker_fails_and_says_why_where_the_account_is_locked(
+    container: Container, index: int, password: str
+) -> None:
+    container.user("root:x:0:0:root:/root:/bin/sh", f"root:{password}:1::::::")
+    ended = container.starts(index, {})
+
+    assert (ended.status, ended.printed) == (1, "")
+    assert ended.said.startswith("railnet: the account of root is locked in this image")
+    assert ended.said.endswith("RUN usermod -p '*' root\n")
+
+
+@pytest.mark.parametrize("index", [0, 1])
+@pytest.mark.parametrize("shell", ["/usr/sbin/nologin", "/bin/false", "/no/such/shell"])
+def test_each_worker_fails_and_says_why_where_the_user_has_no_shell(
+    container: Container, index: int, shell: str
+) -> None:
+    container.user(f"mpi:x:0:0::/:{shell}", None)
+    ended = container.starts(index, {})
+
+    assert (ended.status, ended.printed) == (1, "")
+    assert (
+        f"by the shell of mpi, and {shell} starts nothing; add to the Dockerfile: RUN usermod -s /bin/sh mpi"
+        in ended.said
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "shadow"),
+    [
+        ("root:x:0:0:root:/root:/bin/sh", "root:*:1::::::"),
+        ("root:x:0:0:root:/root:/bin/sh", None),
+        ("root:x:0:0:root:/root:", "root::1::::::"),
+        ("another:x:8:8::/:/sbin/nologin", None),
+    ],
+)
+def test_worker_starts_sshd_where_the_user_may_be_let_in(container: Container, line: str, shadow: str | None) -> None:
+    container.user(line, shadow)
+    ended = container.starts(1, {})
+
+    assert (ended.status, ended.said) == (0, "")
+    assert ended.printed == f"sshd -D -e -f {container.folder}/keys/sshd_config\n"
