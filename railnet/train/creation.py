@@ -205,7 +205,7 @@ class Creation:
             try:
                 document = self._api.send(get(place))
             except Absent:
-                self._api.send(create(place, body))
+                self._create(place, body)
                 return
             if all(reference.get("uid") != uid for reference in references(document["metadata"])):
                 raise CreationRefused(
@@ -227,15 +227,23 @@ class Creation:
         self._create_once(place, body)
 
     def _create_once(self, place: ApiObject, body: JsonObject) -> None:
-        stored = self._api.send(create(place, body))
-        if SUCCESS_POLICY in body.get("spec", {}) and SUCCESS_POLICY not in stored["spec"]:
-            raise CreationRefused(
-                f"the API server is older than Kubernetes 1.31: it has dropped {SUCCESS_POLICY} of {place}, by which the workers end when mpirun has "
-                "ended; upgrade it, or give the job to mpi-operator with --as mpijob"
-            )
+        check_stored(body, self._api.send(create(place, body)))
 
     def _is_mine(self, document: JsonObject) -> bool:
         return (document["metadata"].get("annotations") or {}).get(_RUN) == self._run
+
+
+def check_stored(body: JsonObject, stored: JsonObject) -> None:
+    """Find out whether the API server has kept what the job needs of an object.
+
+    Raises:
+        CreationRefused: it has not, because it is older than that field.
+    """
+    if SUCCESS_POLICY in body.get("spec", {}) and SUCCESS_POLICY not in stored["spec"]:
+        raise CreationRefused(
+            f"the API server is older than Kubernetes 1.31: it has dropped {SUCCESS_POLICY} of {address(body)}, by which the workers end when mpirun has "
+            "ended; upgrade it, or give the job to mpi-operator with --as mpijob"
+        )
 
 
 def check_priority(api: ApiServer, job: TrainingJob) -> None:

@@ -7,7 +7,14 @@ from railnet.apiserver.request import JsonObject, create_dry
 from railnet.cli.messages import say
 from railnet.cli.output import Output
 from railnet.jobs.train_operator_objects import refers_to_runtime
-from railnet.train.creation import CreationRefused, JobFile, check_priority, check_served, namespace_exists
+from railnet.train.creation import (
+    CreationRefused,
+    JobFile,
+    check_priority,
+    check_served,
+    check_stored,
+    namespace_exists,
+)
 from railnet.train.job_lookup import address
 
 _RUNTIME_FIELD = "spec.runtimeRef"  # the field that Trainer's webhook names when there is no such runtime
@@ -37,7 +44,12 @@ def server(api: ApiServer, file: JobFile, output: Output) -> bool:
     taken, refused = [], 0
     for body in _all(file):
         try:
-            taken.append(api.send(create_dry(address(body), body)))
+            stored = api.send(create_dry(address(body), body))
+            check_stored(body, stored)
+            taken.append(stored)
+        except CreationRefused as refusal:
+            refused += 1
+            say(refusal)
         except Conflict:
             refused += 1
             say(

@@ -1,23 +1,26 @@
 """`kind: mpi` without an operator: a Secret, a Service and an Indexed Job, whose worker 0 runs mpirun."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from railnet.apiserver.client import Answer
-from railnet.apiserver.request import ApiObject, Request, Verb
+from railnet.apiserver.request import Request, Verb
+from railnet.cli.output import Output
 from railnet.errors import Misconfigured
 from railnet.jobs.job_pods import pods_of
 from railnet.jobs.pod_progress import Stage
 from railnet.jobs.recogniser import recognise
 from railnet.jobs.task_states import summary, task_states
 from railnet.objects import pod as pod_module
+from railnet.train import dry_run
 from railnet.train.creation import CreationRefused, JobFile
 from railnet.train.job_file import job_of
 from railnet.train.up import is_over, read, up
-from tests.railnet.train.memory_api_server import MemoryApiServer
+from tests.railnet.train.memory_api_server import MemoryApiServer, status
 
 _TEXT = "kind: mpi\nname: a\nimage: b\nworkers: 3\ngpus: 8\nrails: 2\ncommand: [mpirun, x]\n"
 _INDEX = "batch.kubernetes.io/job-completion-index"
@@ -127,27 +130,56 @@ def test_all_objects_belong_to_the_owner_and_a_second_up_keeps_the_keys(
     assert server.objects["secrets", "a", "a-ssh"]["stringData"] == keys
 
 
+_TOO_OLD = "older than Kubernetes 1.31: it has dropped successPolicy .* --as mpijob"
+
+
+def drop_the_success_policy(server: MemoryApiServer) -> None:
+    """Have the server answer to a new Job as Kubernetes 1.30 does."""
+
+    def without_policy(request: Request) -> Answer | None:
+        body: Any = request.body
+        if request.verb is not Verb.CREATE or body["kind"] != "Job":
+            return None
+        spec = {key: value for key, value in body["spec"].items() if key != "successPolicy"}
+        return Answer(201, "application/json", "", json.dumps({**body, "spec": spec}).encode())
+
+    server.after = without_policy
+
+
 def test_api_server_that_drops_the_success_policy_is_too_old_and_nothing_is_left(
     server: MemoryApiServer, tmp_path: Path
 ) -> None:
-    def without_policy(request: Request) -> Answer | None:
-        if (
-            request.verb is not Verb.CREATE
-            or not isinstance(request.about, ApiObject)
-            or request.about.resource != "jobs"
-        ):
-            return None
-        stored = server.objects["jobs", "a", "a"]
-        spec = {key: value for key, value in stored["spec"].items() if key != "successPolicy"}
-        return Answer(201, "application/json", "", json.dumps({**stored, "spec": spec}).encode())
-
-    server.after = without_policy
-    with pytest.raises(
-        CreationRefused, match=r"older than Kubernetes 1.31: it has dropped successPolicy .* --as mpijob"
-    ):
+    drop_the_success_policy(server)
+    with pytest.raises(CreationRefused, match=_TOO_OLD):
         up(server.api, file_of(tmp_path), wait=False)
 
     assert server.objects == {}
+
+
+def test_too_old_api_server_is_found_where_the_job_is_created_again(server: MemoryApiServer, tmp_path: Path) -> None:
+    """The first creation is a conflict with an object that is gone at the next look."""
+    drop_the_success_policy(server)
+    conflicts = iter([status(409, "already exists")])
+
+    def once(request: Request) -> Answer | None:
+        body: Any = request.body
+        return next(conflicts, None) if request.verb is Verb.CREATE and body["kind"] == "Job" else None
+
+    server.before = once
+    with pytest.raises(CreationRefused, match=_TOO_OLD):
+        up(server.api, file_of(tmp_path), wait=False)
+
+
+def test_dry_run_finds_an_api_server_that_is_too_old(
+    server: MemoryApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("namespaces", {"metadata": {"name": "a"}})
+    drop_the_success_policy(server)
+
+    assert not dry_run.server(server.api, file_of(tmp_path), Output())
+    printed = capsys.readouterr()
+    assert re.search(_TOO_OLD, printed.err)
+    assert "Job" not in printed.out
 
 
 @pytest.mark.parametrize(
