@@ -17,12 +17,13 @@ from typing import NamedTuple
 from railnet.apiserver.client import Absent, ApiServer, Conflict, RequestFailed
 from railnet.apiserver.request import ApiObject, Collection, JsonObject, create, delete, get, list_page, merge_patch
 from railnet.backoff import Backoff
+from railnet.cli.messages import say
 from railnet.errors import Misconfigured
 from railnet.jobs.railnet_labels import TRAIN
 from railnet.jobs.train_job import TrainingJob
 from railnet.jobs.train_job_objects import AS, COMPLETE, FILE, objects, owned, owner
 from railnet.jobs.train_mpi_objects import SUCCESS_POLICY, SshKeys, mpi_objects
-from railnet.jobs.train_operator_objects import OPERATOR_OBJECTS, objects_as, refers_to_runtime
+from railnet.jobs.train_operator_objects import OPERATOR_OBJECTS, RUNTIME, objects_as, refers_to_runtime
 from railnet.objects.metadata_times import is_deleted
 from railnet.objects.owner_reference import references
 from railnet.train.failure import TrainFailed
@@ -32,6 +33,7 @@ from railnet.train.job_lookup import CONFIG_MAPS, address, is_complete, is_owner
 _RUN = "railnet.io/train-run"  # annotation: which run of the command has created the object, where its answer was lost
 _TRIES = 3
 # Trainer's webhook refuses a TrainJob until it has heard of its TrainingRuntime, which was created a moment ago: six seconds at least.
+_RUNTIME_FIELD = "spec.runtimeRef"  # the field that the webhook names then, and when there is no such runtime at all
 _UNTIL_KNOWN, _UNTIL_KNOWN_TRIES = Backoff(first_seconds=0.4, longest_seconds=6.4), 5
 
 
@@ -214,13 +216,15 @@ class Creation:
                 ) from None
 
     def _create(self, place: ApiObject, body: JsonObject) -> None:
-        """Create an object; one that refers to a runtime is tried again when it is refused, until the operator must know the runtime."""
+        """Create an object; one that is refused because of its runtime is tried again, until the operator must know the runtime."""
         for refusals in range(1, 1 + _UNTIL_KNOWN_TRIES) if refers_to_runtime(body) else ():
             try:
                 self._create_once(place, body)
             except RequestFailed as error:
-                if isinstance(error, (Absent, Conflict)) or error.temporary:
+                if not misses_runtime(body, error):
                     raise
+                if refusals == 1:
+                    say(f"waiting until the operator knows {RUNTIME} {place.name}")
                 self._sleep(_UNTIL_KNOWN.pause(refusals, random.random()))  # noqa: S311 - no secret
             else:
                 return
@@ -231,6 +235,13 @@ class Creation:
 
     def _is_mine(self, document: JsonObject) -> bool:
         return (document["metadata"].get("annotations") or {}).get(_RUN) == self._run
+
+
+def misses_runtime(body: JsonObject, error: RequestFailed) -> bool:
+    """Return whether an object is refused because its operator knows no such runtime, perhaps not yet."""
+    if isinstance(error, (Absent, Conflict)) or error.temporary:
+        return False
+    return refers_to_runtime(body) and _RUNTIME_FIELD in str(error)
 
 
 def check_stored(body: JsonObject, stored: JsonObject) -> None:

@@ -6,18 +6,16 @@ from railnet.apiserver.client import ApiServer, Conflict, RequestFailed
 from railnet.apiserver.request import JsonObject, create_dry
 from railnet.cli.messages import say
 from railnet.cli.output import Output
-from railnet.jobs.train_operator_objects import refers_to_runtime
 from railnet.train.creation import (
     CreationRefused,
     JobFile,
     check_priority,
     check_served,
     check_stored,
+    misses_runtime,
     namespace_exists,
 )
 from railnet.train.job_lookup import address
-
-_RUNTIME_FIELD = "spec.runtimeRef"  # the field that Trainer's webhook names when there is no such runtime
 
 
 def client(file: JobFile, output: Output) -> bool:
@@ -58,7 +56,7 @@ def server(api: ApiServer, file: JobFile, output: Output) -> bool:
         except RequestFailed as error:
             if error.temporary:
                 raise
-            if refers_to_runtime(body) and _RUNTIME_FIELD in str(error):
+            if misses_runtime(body, error):
                 say(
                     f"{body['kind']} {body['metadata']['name']} cannot be checked: its operator looks for the runtime, which a dry run does not store"
                 )

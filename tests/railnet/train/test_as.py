@@ -251,12 +251,15 @@ def refused_train_jobs(server: MemoryApiServer, times: int) -> None:
     server.before = refused
 
 
-def test_train_job_is_created_when_the_operator_knows_its_runtime(server: MemoryApiServer, file: str) -> None:
+def test_train_job_is_created_when_the_operator_knows_its_runtime(
+    server: MemoryApiServer, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     refused_train_jobs(server, 2)
     slept: list[float] = []
 
     assert Creation(server.api, read(file, "trainjob"), lambda _: None, slept.append).run() is CreationOutcome.CREATED
     assert len(slept) == 2
+    assert capsys.readouterr().err.count("waiting until the operator knows TrainingRuntime a") == 1
     uid = server.objects["configmaps", "a", "a"]["metadata"]["uid"]
     for resource in ("trainingruntimes", "trainjobs"):
         assert [one["uid"] for one in server.objects[resource, "a", "a"]["metadata"]["ownerReferences"]] == [uid]
@@ -272,6 +275,20 @@ def test_nothing_is_left_of_a_train_job_that_is_refused_for_ever(server: MemoryA
     assert slept == [jittered(whole) for whole in (0.4, 0.8, 1.6, 3.2, 6.4)]
     assert creation.take_back() == []
     assert server.objects == {}
+
+
+@pytest.mark.parametrize("code", [403, 422])
+def test_train_job_that_is_refused_for_another_reason_is_sent_once(
+    server: MemoryApiServer, file: str, capsys: pytest.CaptureFixture[str], code: int
+) -> None:
+    server.before = lambda request: status(code, "exceeded quota: jobs") if _creates_train_job(request) else None
+    slept: list[float] = []
+    creation = Creation(server.api, read(file, "trainjob"), lambda _: None, slept.append)
+
+    with pytest.raises(RequestFailed, match="exceeded quota"):
+        creation.run()
+    assert slept == []
+    assert "waiting" not in capsys.readouterr().err
 
 
 def test_dry_run_says_that_the_operator_cannot_check_a_train_job_without_its_runtime(
