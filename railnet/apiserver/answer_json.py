@@ -26,7 +26,10 @@ def parsed(text: bytes) -> Any:
         text = _without_deep_values(text)
     except ValueError:  # an integer may be too long
         pass
-    return json.loads(text, parse_int=_integer)
+    try:
+        return json.loads(text, parse_int=_integer)
+    except RecursionError:  # what is too deep stands behind the integer
+        return json.loads(_without_deep_values(text), parse_int=_integer)
 
 
 def _integer(text: str) -> int | None:

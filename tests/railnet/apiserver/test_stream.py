@@ -511,6 +511,8 @@ HOSTILE = {
     "a_value_of_5000_levels": b'{"a":' * 5000 + b"1" + b"}" * 5000,
     "brackets_in_a_text_beside_deep_values": b'["]}\\"",' + b"[" * 5000 + b"]" * 5000 + b',"}"]',
     "a_number_of_5000_digits": b"9" * 5000,
+    "a_number_of_5000_digits_before_a_deep_value": b"[" + b"9" * 5000 + b"," + b"[" * 5000 + b"]" * 5000 + b"]",
+    "a_number_of_5000_digits_behind_a_deep_value": b"[" + b"[" * 5000 + b"]" * 5000 + b"," + b"9" * 5000 + b"]",
 }
 
 
