@@ -5,5 +5,5 @@ class ValidateFailed(Exception):
     """The cluster cannot be validated; the message says why, and what to do."""
 
 
-class JobWaits(Exception):
-    """A job wants what the run holds, so the run ends; the message names the job's pod."""
+class JobComes(Exception):
+    """A job waits for what the run holds, or is on a node that is tried, so the run ends; the message names the job's pod."""

@@ -10,7 +10,7 @@ from railnet.objects.pod_phase import ENDED, phase
 from railnet.objects.resource_amounts import requested
 from railnet.objects.times import moment
 from railnet.validate.node_verdict import TYPE
-from railnet.validate.probe_objects import LABEL
+from railnet.validate.probe_objects import LABEL, Run
 
 
 class IdleNodes(NamedTuple):
@@ -28,9 +28,11 @@ class WaitingPod(NamedTuple):
     words: str
 
 
-def idle_nodes(nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]], resource: str) -> IdleNodes:
-    """Tell idle nodes from those that are left alone; `resource` is that of VFs."""
-    busy = dict(_busy(pods, resource))
+def idle_nodes(
+    nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]], resources: frozenset[str], run: Run
+) -> IdleNodes:
+    """Tell idle nodes from those that are left alone; `resources` are those of VFs."""
+    busy = dict(busy_nodes(pods, resources, run))
     left_alone: dict[str, str] = {}
     tried: dict[str, str] = {}
     for node in nodes:
@@ -42,30 +44,35 @@ def idle_nodes(nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, A
     return IdleNodes(tuple(sorted(tried, key=lambda name: (tried[name], name))), left_alone)
 
 
-def waiting_pods(pods: Iterable[Mapping[str, Any]], resource: str) -> Iterator[WaitingPod]:
+def waiting_pods(pods: Iterable[Mapping[str, Any]], resources: frozenset[str]) -> Iterator[WaitingPod]:
     """Yield the pods that wait for a node with VFs, GPUs or devices of a claim, behind a gate or not; but none of a run of `railnet validate`."""
     for pod in pods:
         spec, metadata = pod.get("spec") or {}, pod["metadata"]
         if LABEL in (metadata.get("labels") or {}):
             continue
-        if not spec.get("nodeName") and phase(pod) not in ENDED and (devices := _devices(spec, resource)):
+        if not spec.get("nodeName") and phase(pod) not in ENDED and (devices := _devices(spec, resources)):
             words = f"pod {metadata['namespace']}/{metadata['name']} waits for {devices}"
             yield WaitingPod(str(metadata.get("uid")), moment(metadata.get("creationTimestamp")) or 0.0, words)
 
 
-def _busy(pods: Iterable[Mapping[str, Any]], resource: str) -> Iterator[tuple[str, str]]:
+def busy_nodes(pods: Iterable[Mapping[str, Any]], resources: frozenset[str], run: Run) -> Iterator[tuple[str, str]]:
+    """Yield the nodes where a pod has a VF, a GPU or devices of a claim, with that pod in words; but none for the pods of a run itself."""
     for pod in pods:
         spec, metadata = pod.get("spec") or {}, pod["metadata"]
         node = spec.get("nodeName")
-        if not node or phase(pod) in ENDED:
+        if not node or phase(pod) in ENDED or _is_of(run, metadata):
             continue
-        if devices := _devices(spec, resource):
+        if devices := _devices(spec, resources):
             yield node, f"pod {metadata['namespace']}/{metadata['name']} has {devices}"
 
 
-def _devices(spec: Mapping[str, Any], resource: str) -> str:
+def _is_of(run: Run, metadata: Mapping[str, Any]) -> bool:
+    return metadata["namespace"] == run.namespace and (metadata.get("labels") or {}).get(LABEL) == run.name
+
+
+def _devices(spec: Mapping[str, Any], resources: frozenset[str]) -> str:
     """Return which devices a pod asks for, in words; empty for none that a try could keep from it."""
-    names = [name for name in requested(spec) if name == resource or is_gpu(name)]
+    names = [name for name in requested(spec) if name in resources or is_gpu(name)]
     if names:
         return names[0]
     return "devices of a claim" if spec.get("resourceClaims") else ""

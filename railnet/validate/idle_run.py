@@ -1,15 +1,16 @@
 """The part of `railnet validate --idle` that asks the API server: which nodes are idle, and the condition of those that were tried."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 
 from railnet.apiserver.client import Absent, ApiServer, RequestFailed
 from railnet.apiserver.node_status import look, parse, set_condition
 from railnet.apiserver.object_watch import pages
 from railnet.apiserver.request import Collection
-from railnet.validate.failure import JobWaits
-from railnet.validate.idle_nodes import IdleNodes, WaitingPod, idle_nodes, waiting_pods
+from railnet.validate.failure import JobComes
+from railnet.validate.idle_nodes import IdleNodes, idle_nodes
+from railnet.validate.job_arrivals import JobArrivals
 from railnet.validate.node_verdict import TYPE, NodeVerdict
 from railnet.validate.probe_objects import Run, choose
 from railnet.validate.probe_pods import RunsCommands
@@ -17,7 +18,6 @@ from railnet.validate.report import Report
 from railnet.validate.validation import LOOK_SECONDS, Validation, WantedTests
 
 _MOST_SHOWN = 8
-_NEW_SECONDS = 3600.0
 
 
 def run_idle(
@@ -33,21 +33,25 @@ def run_idle(
     Raises:
         RequestFailed: the API server refuses what a run needs.
     """
-    jobs = NoJobWaits(api, run.resource)
+    resources = frozenset({run.resource})
+    jobs = JobArrivals(api, run, resources)
     if waits := jobs.begin(time.time()):
         say(f"{waits}: nothing is tried while a job waits")
         return None
-    on_idle = choose_idle(api, run, wanted, say)
+    on_idle = choose_idle(api, run, wanted, resources, say)
     if on_idle is None:
         return None
+    jobs.keep_to(on_idle.nodes)
     try:
-        return Validation(api, execution, run, on_idle, say, look_seconds, check=jobs.check).report()
-    except JobWaits as error:
+        return Validation(api, execution, run, on_idle, say, look_seconds, jobs=jobs).report()
+    except JobComes as error:
         say(f"{error}: the run has ended for it, and no node's condition is changed")
         return None
 
 
-def choose_idle(api: ApiServer, run: Run, wanted: WantedTests, say: Callable[[str], None]) -> WantedTests | None:
+def choose_idle(
+    api: ApiServer, run: Run, wanted: WantedTests, resources: frozenset[str], say: Callable[[str], None]
+) -> WantedTests | None:
     """Return the wanted tests on idle nodes alone; None if there are no two of them. `say` is told which are left alone.
 
     Raises:
@@ -56,52 +60,13 @@ def choose_idle(api: ApiServer, run: Run, wanted: WantedTests, say: Callable[[st
     nodes = [node for page in pages(api, Collection("v1", "nodes", labels=wanted.selector)) for node in page.found]
     pods = (pod for page in pages(api, Collection("v1", "pods")) for pod in page.found)
     usable = {target.node for target in choose(nodes, run, wanted.nodes, wanted.rails, None).targets}
-    idle = idle_nodes((node for node in nodes if node["metadata"]["name"] in usable), pods, run.resource)
+    idle = idle_nodes((node for node in nodes if node["metadata"]["name"] in usable), pods, resources, run)
     _tell(idle, say)
     names = idle.names[: wanted.most]
     if len(names) < 2:  # noqa: PLR2004 - a pair
         say(f"a rail needs two nodes, and {len(names)} can be tried: nothing is tried")
         return None
     return wanted._replace(nodes=frozenset(names), most=None)
-
-
-class NoJobWaits:
-    """Ends a run as soon as a pod waits for devices that did not wait before.
-
-    A scheduler preempts the tries for most jobs by itself. It does so neither for a gang behind a gate, which gets its place only where there
-    is room, nor for a job of a class that preempts nothing.
-    """
-
-    def __init__(self, api: ApiServer, resource: str) -> None:
-        """Ask an API server; `resource` is that of VFs."""
-        self._api, self._resource, self._before = api, resource, frozenset[str]()
-
-    def begin(self, now: float) -> str:
-        """Return which pod has begun to wait within an hour of `now`, so that no run may begin; empty for none.
-
-        One that waits for longer waits for more than the nodes that are tried: it must not switch the tries off for good.
-
-        Raises:
-            RequestFailed: as `check`.
-        """
-        waiting = list(self._waiting())
-        self._before = frozenset(pod.uid for pod in waiting)
-        return next((pod.words for pod in waiting if now - pod.created < _NEW_SECONDS), "")
-
-    def check(self) -> None:
-        """Return if no pod waits that did not wait at the beginning.
-
-        Raises:
-            JobWaits: one does.
-            RequestFailed: the API server does not answer.
-        """
-        for pod in self._waiting():
-            if pod.uid not in self._before:
-                raise JobWaits(pod.words)
-
-    def _waiting(self) -> Iterator[WaitingPod]:
-        unbound = Collection("v1", "pods", fields="spec.nodeName=")
-        return waiting_pods((pod for page in pages(self._api, unbound) for pod in page.found), self._resource)
 
 
 def write_conditions(api: ApiServer, verdicts: Mapping[str, NodeVerdict], say: Callable[[str], None]) -> bool:

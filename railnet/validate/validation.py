@@ -15,6 +15,7 @@ from railnet.validate.all_reduce_judgement import judge_all_reduces, untested_al
 from railnet.validate.all_reduce_run import AllReducePlan, all_reduces, runner, without_taken_pods
 from railnet.validate.baseline import Earlier, uncompared
 from railnet.validate.failure import ValidateFailed
+from railnet.validate.job_arrivals import JobArrivals
 from railnet.validate.judgement import RailLimits, judge
 from railnet.validate.measured import Measured, parse, without_nodes
 from railnet.validate.mode import Mode
@@ -115,12 +116,12 @@ class Validation:
         say: Callable[[str], None],
         look_seconds: float = LOOK_SECONDS,
         *,
-        check: Callable[[], None] = lambda: None,
+        jobs: JobArrivals | None = None,
     ) -> None:
-        """Prepare a run; `say` is told its progress. `check` is called before each round, and may raise an error, which ends the run."""
+        """Prepare a run; `say` is told its progress. With `jobs`, the run ends when a job comes."""
         self._exec, self._run, self._wanted, self._say = execution, run, wanted, say
-        self._check = check
-        self._pods = ProbePods(api, run, say, look_seconds, check)
+        self._jobs = jobs
+        self._pods = ProbePods(api, run, say, look_seconds, self._check)
         self._targets: tuple[Target, ...] = ()
         self._untested: list[str] = []
 
@@ -130,6 +131,7 @@ class Validation:
         Raises:
             ValidateFailed: there is nothing to measure.
             RequestFailed: the API server refuses what a run needs.
+            JobComes: a job has come, and the run gives way to jobs.
         """
         started, began = datetime.now(UTC), time.monotonic()
         chosen = choose(
@@ -204,6 +206,10 @@ class Validation:
             mode,
             () if self._wanted.earlier is None else tuple(uncompared(measured, self._wanted.earlier)),
         )
+
+    def _check(self) -> None:
+        if self._jobs is not None:
+            self._jobs.check()
 
     def _started(self) -> dict[str, tuple[PodRail, ...]]:
         """Create the pods, and return the rails of those that run."""
@@ -309,17 +315,18 @@ class Validation:
             return Measured(pair, untried=f"{type(error).__name__}: {error}")
 
     def _gone(self, rails_of: Mapping[str, object]) -> dict[str, str]:
-        """Return the nodes whose pods have ended or are being deleted, as by a job that preempts them, with the reason."""
+        """Return the nodes of which nothing is known, with the reason: their pods have ended or are being deleted, or a job has come beside them."""
         try:
             serving = self._pods.serving()
         except RequestFailed as error:  # what was measured is not lost for it
             self._untested.append(f"whether all pods were there until the end: {error}")
             return {}
-        return {
+        gone = {
             target.node: f"pod {target.pod} on {target.node} was deleted or has ended before the run was over"
             for target in self._targets
             if target.node in rails_of and target.pod not in serving
         }
+        return gone if self._jobs is None else self._jobs.taken() | gone
 
     def _tries(
         self, rails_of: Mapping[str, tuple[PodRail, ...]], measured: Sequence[Measured]

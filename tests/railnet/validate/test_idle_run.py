@@ -182,6 +182,39 @@ def test_job_that_begins_to_wait_ends_the_run_and_no_condition_is_changed() -> N
     assert cluster.left() == ["bert-0"]
 
 
+def lands(cluster: Cluster, name: str, when: int) -> None:
+    """Have a job get a VF beside the try of a node while a pair is measured, and take half of the node's bandwidth from then on."""
+
+    def answer(source: str, peer: str) -> dict[str, Any]:
+        if len(cluster.asked) >= when:
+            cluster.server.add("pods", with_device(name, "rdma/ib_vf"))
+        has_job = ("pods", "team", f"on-{name}") in cluster.server.objects
+        is_slow = has_job and any(one.endswith(f".{ord(name)}") for one in (source, peer))
+        return {**SOUND, "bits_per_second": 2e10} if is_slow else {**SOUND}
+
+    cluster.answer = answer
+
+
+def test_job_that_lands_beside_a_try_ends_the_run_and_no_condition_is_changed() -> None:
+    cluster = idle_cluster()
+    lands(cluster, "b", when=1)
+
+    assert run_idle(cluster) is None
+    assert "pod team/on-b has rdma/ib_vf of node b: the run has ended for it" in cluster.said[-1]
+    assert conditions(cluster) == {}
+    assert cluster.left() == ["on-b"]
+
+
+def test_job_that_lands_in_the_last_round_voids_what_was_measured_of_its_node() -> None:
+    cluster = idle_cluster()
+    lands(cluster, "b", when=6)
+    report = run_idle(cluster)
+
+    assert report is not None
+    assert report.findings == ()
+    assert conditions(cluster).keys() == {"a", "c"}
+
+
 def preempted(cluster: Cluster, name: str) -> None:
     """Have a job preempt the try of a node as soon as its first pair is measured: the pod is deleted, and its pairs fail."""
 
