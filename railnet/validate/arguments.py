@@ -270,11 +270,12 @@ def _has_written(path: Path, report: "Report") -> bool:
 
 
 def _has_conditions(api: "ApiServer", report: "Report") -> bool:
-    """Set the condition of each node that was tried; return whether all could be set."""
+    """Set the condition of each node of the run; return whether nodes could be tried, and all conditions be set."""
     from railnet.validate.idle_run import write_conditions  # noqa: PLC0415
-    from railnet.validate.node_verdict import verdicts  # noqa: PLC0415
+    from railnet.validate.node_verdict import is_tried, verdicts  # noqa: PLC0415
 
-    return write_conditions(api, verdicts(report, datetime.now(UTC)), say)
+    of_nodes = verdicts(report, datetime.now(UTC))
+    return write_conditions(api, of_nodes, say) and is_tried(report, of_nodes)
 
 
 def _has_published(api: "ApiServer", report: "Report") -> bool:

@@ -1,19 +1,20 @@
-"""What the condition `RailnetValidated` says of each node that a run has tried. Pure."""
+"""What the condition `RailnetValidated` says of each node that a run has tried, or could not try. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
+from railnet.validate.node_try import NodeTry
 from railnet.validate.rail_finding import RailFinding, nodes_of_pair
 from railnet.validate.report import Report
 
 TYPE = "RailnetValidated"
-FINDINGS, NO_FINDINGS = "Findings", "NoFindings"
+FINDINGS, NO_FINDINGS, NOT_TRIED = "Findings", "NoFindings", "NotTried"
 _MOST_TEXTS, _LONGEST_TEXT = 4, 240  # of a condition; it is sent to each program that watches nodes
 
 
 class NodeVerdict(NamedTuple):
-    """A condition's content: `status` is True without findings, and False with some."""
+    """A condition's content: `status` is True without findings, False with some, and Unknown if the node was not tried."""
 
     status: str
     reason: str
@@ -21,13 +22,33 @@ class NodeVerdict(NamedTuple):
 
 
 def verdicts(report: Report, moment: datetime) -> dict[str, NodeVerdict]:
-    """Return the verdict on each node of which a pair was measured; of the others nothing new is known."""
-    places: dict[str, set[int]] = {}
-    for measurement in report.measured:
-        if not measurement.untried:
-            for node in nodes_of_pair(measurement):
-                places.setdefault(node, set()).add(measurement.pair.rail)
-    return {node: _verdict(node, rails, report, moment) for node, rails in sorted(places.items())}
+    """Return the verdict on each node that was tried, or could not be; of a node that gave way to a job nothing new is known."""
+    return {
+        node_try.node: verdict
+        for node_try in sorted(report.tries)
+        if not node_try.gone and (verdict := _of_node(node_try, report, moment)) is not None
+    }
+
+
+def is_tried(report: Report, of_nodes: Mapping[str, NodeVerdict]) -> bool:
+    """Return whether each pod has started, and at least one node was tried, unless all of them gave way to jobs."""
+    gone = {node_try.node for node_try in report.tries if node_try.gone}
+    unstarted = {node_try.node for node_try in report.tries if node_try.unstarted}
+    return unstarted <= gone and (bool(gone) or any(verdict.status != "Unknown" for verdict in of_nodes.values()))
+
+
+def _of_node(node_try: NodeTry, report: Report, moment: datetime) -> NodeVerdict | None:
+    """Return the verdict on a node; None if it could be tried, and there was no other node to try it with."""
+    pairs = [measurement for measurement in report.measured if node_try.node in nodes_of_pair(measurement)]
+    if rails := {measurement.pair.rail for measurement in pairs if not measurement.untried}:
+        return _verdict(node_try.node, rails, report, moment)
+    gone = {other.node for other in report.tries if other.gone}
+    with_others = [pair for pair in pairs if not gone & {*nodes_of_pair(pair)}]
+    why = [node_try.unstarted] if node_try.unstarted else list(dict.fromkeys(pair.untried for pair in with_others))
+    if not why:
+        return None
+    run = f"railnet validate on {moment.date().isoformat()}"
+    return NodeVerdict("Unknown", NOT_TRIED, f"{run} tried no rail: {_joined(why)}")
 
 
 def _verdict(node: str, rails: set[int], report: Report, moment: datetime) -> NodeVerdict:

@@ -31,10 +31,16 @@ class RunsCommands(Protocol):
 
 
 class StartedPods(NamedTuple):
-    """The rails of the pods that run, by node, and why the others do not."""
+    """The rails of the pods that run, by node, why the others do not, and the nodes of those that something else has deleted."""
 
     rails_of: dict[str, tuple[PodRail, ...]]
-    untested: tuple[str, ...]
+    unstarted: dict[str, str]
+    deleted: frozenset[str]
+
+    @property
+    def untested(self) -> tuple[str, ...]:
+        """What is said of the nodes whose pods do not run."""
+        return tuple(f"node {node}: {why}" for node, why in self.unstarted.items())
 
 
 class ProbePods:
@@ -91,7 +97,7 @@ class ProbePods:
     def started(self, targets: Sequence[Target], seconds: float) -> StartedPods:
         """Wait until the pods run and have their rails, or have ended; no longer than some seconds."""
         end, told = time.monotonic() + seconds, time.monotonic()
-        untested: tuple[str, ...] = ()
+        unstarted: dict[str, str] = {}
         while True:
             pods = {probe_pod["metadata"]["name"]: probe_pod for probe_pod in self.listed(self._run.pods)}
             ready = {
@@ -104,7 +110,7 @@ class ProbePods:
             if len(ready) == len(targets):
                 break
             if time.monotonic() > end or len(ready) + len(ended) == len(targets):
-                untested = tuple(self._waiting(targets, pods, ready, seconds))
+                unstarted = dict(self._waiting(targets, pods, ready, seconds))
                 break
             if time.monotonic() - told > _PROGRESS_SECONDS:
                 told = time.monotonic()
@@ -112,11 +118,12 @@ class ProbePods:
                 self._say(f"{len(ready)} of {len(targets)} pods run")
             time.sleep(self._look_seconds)
         self._say(f"{len(ready)} of {len(targets)} pods run and have their rails")
-        return StartedPods(ready, untested)
+        deleted = frozenset(target.node for target in targets if target.pod not in pods)
+        return StartedPods(ready, unstarted, deleted)
 
     def _waiting(
         self, targets: Sequence[Target], pods: Mapping[str, JsonObject], ready: Mapping[str, object], seconds: float
-    ) -> Iterator[str]:
+    ) -> Iterator[tuple[str, str]]:
         events = self._events()
         for target in targets:
             if target.node not in ready:
@@ -124,7 +131,7 @@ class ProbePods:
                 why = "it was deleted by something else" if probe_pod is None else waits_for(probe_pod, events)
                 has_failed = probe_pod is not None and has_ended(probe_pod)
                 how = "has ended" if has_failed else f"has not started in {seconds:g} s"
-                yield f"node {target.node}: pod {target.pod} {how}: {why}"
+                yield target.node, f"pod {target.pod} {how}: {why}"
 
     def _events(self) -> list[JsonObject]:
         """Return the namespace's warnings about pods; none if the user may not read them."""

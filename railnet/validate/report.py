@@ -12,6 +12,7 @@ from railnet.cli.table import Column, aligned
 from railnet.validate.judgement import RailLimits, usual
 from railnet.validate.measured import Measured
 from railnet.validate.mode import Mode
+from railnet.validate.node_try import NodeTry
 from railnet.validate.probe_pod_state import PodRail
 from railnet.validate.rail_all_reduce import RailAllReduce, all_reduce_as_json, all_reduce_lines
 from railnet.validate.rail_finding import RailFinding, shown_gbits
@@ -44,6 +45,7 @@ class Report(NamedTuple):
         about: which run it is.
         reach: whether each two rails reach each other.
         all_reduces: the all-reduce over each rail; empty if none was asked for.
+        tries: what became of the pod on each node.
     """
 
     rails_of: dict[str, tuple[PodRail, ...]]
@@ -59,6 +61,7 @@ class Report(NamedTuple):
     about: RunDescription = RunDescription()
     reach: tuple[RailReach, ...] = ()
     all_reduces: tuple[RailAllReduce, ...] = ()
+    tries: tuple[NodeTry, ...] = ()
 
     @property
     def rails(self) -> list[int]:

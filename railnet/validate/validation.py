@@ -19,6 +19,7 @@ from railnet.validate.job_arrivals import JobArrivals
 from railnet.validate.judgement import RailLimits, judge
 from railnet.validate.measured import Measured, parse, without_nodes
 from railnet.validate.mode import Mode
+from railnet.validate.node_try import NodeTry
 from railnet.validate.pair_plan import Pair, Round, plan, untested
 from railnet.validate.probe_objects import (
     ALL_REDUCE_FILE,
@@ -124,6 +125,8 @@ class Validation:
         self._pods = ProbePods(api, run, say, look_seconds, self._check)
         self._targets: tuple[Target, ...] = ()
         self._untested: list[str] = []
+        self._unstarted: Mapping[str, str] = {}
+        self._deleted = frozenset[str]()
 
     def report(self) -> Report:
         """Measure, and take everything back.
@@ -165,7 +168,12 @@ class Validation:
         )
         rails_seen = sorted({measurement.pair.rail for measurement in measured})
         reach = judge_reach(rails_seen, without_places(outcomes, gone))
-        return self._judged(rails_of, measured, reduced)._replace(about=about, reach=reach, all_reduces=reduced)
+        tries = tuple(
+            NodeTry(target.node, target.rails, self._unstarted.get(target.node, ""), gone.get(target.node, ""))
+            for target in self._targets
+        )
+        judged = self._judged(rails_of, measured, reduced)
+        return judged._replace(about=about, reach=reach, all_reduces=reduced, tries=tries)
 
     def _judged(
         self,
@@ -219,6 +227,7 @@ class Validation:
         self._pods.create(self._targets, programs)
         started = self._pods.started(self._targets, self._wanted.start_seconds)
         self._untested += started.untested
+        self._unstarted, self._deleted = started.unstarted, started.deleted
         return started.rails_of
 
     def _all_reduces(self, measured: Sequence[Measured]) -> tuple[RailAllReduce, ...]:
@@ -324,7 +333,7 @@ class Validation:
         gone = {
             target.node: f"pod {target.pod} on {target.node} was deleted or has ended before the run was over"
             for target in self._targets
-            if target.node in rails_of and target.pod not in serving
+            if target.pod not in serving and (target.node in rails_of or target.node in self._deleted)
         }
         return gone if self._jobs is None else self._jobs.taken() | gone
 

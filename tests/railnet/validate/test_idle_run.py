@@ -2,11 +2,13 @@
 
 import time
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
 
-from railnet.apiserver.client import Answer
+from railnet.apiserver.client import Answer, RequestFailed
+from railnet.apiserver.cluster_name import ClusterName
 from railnet.apiserver.request import Request
 from railnet.fabric.rails_condition import TAINT
 from railnet.validate import idle_run
@@ -15,6 +17,7 @@ from railnet.validate.mode import Mode
 from railnet.validate.node_verdict import TYPE, verdicts
 from railnet.validate.report import Report
 from tests.railnet.train.memory_api_server import status
+from tests.railnet.validate.test_html_file import status as exit_status
 from tests.railnet.validate.test_validation import CUT, RUN, SOUND, WANTED, Cluster, node
 
 MOMENT = datetime(2026, 11, 27, 22, tzinfo=UTC)
@@ -134,6 +137,41 @@ def test_nodes_that_were_not_tried_for_the_longest_time_come_first() -> None:
     assert conditions(cluster).keys() == {"a", "b", "c", "d"}
 
 
+def test_node_whose_pod_does_not_start_says_so_and_others_come_first_the_next_time() -> None:
+    cluster = idle_cluster("a", "b", "c", "d")
+    cluster.starts = {"c", "d"}
+    run_idle(cluster, most=2, start_seconds=0.05)
+    first = conditions(cluster)
+    run_idle(cluster, most=2, start_seconds=0.05)
+
+    assert {name: (one["status"], one["reason"]) for name, one in first.items()} == dict.fromkeys(
+        "ab", ("Unknown", "NotTried")
+    )
+    assert "tried no rail: pod railnet-validate-1-0 has not started in 0.05 s" in first["a"]["message"]
+    assert {name: one["status"] for name, one in conditions(cluster).items()} == {
+        "a": "Unknown",
+        "b": "Unknown",
+        "c": "True",
+        "d": "True",
+    }
+
+
+def test_node_where_no_command_can_run_says_so() -> None:
+    cluster = idle_cluster()
+
+    def answer(source: str, peer: str) -> dict[str, Any]:
+        if any(one.endswith(f".{ord('a')}") for one in (source, peer)):
+            raise RequestFailed("cannot run a command by pods/x/exec: HTTP 500", 500)
+        return SOUND
+
+    cluster.answer = answer
+    run_idle(cluster)
+    found = conditions(cluster)
+
+    assert (found["a"]["status"], found["a"]["reason"]) == ("Unknown", "NotTried")
+    assert found["a"]["message"].endswith("tried no rail: cannot run a command by pods/x/exec: HTTP 500")
+
+
 def test_without_two_idle_nodes_nothing_is_tried() -> None:
     cluster = idle_cluster("a", "b")
     cluster.server.add("pods", with_device("b", "rdma/ib_vf"))
@@ -251,6 +289,40 @@ def test_rails_are_not_said_to_be_apart_because_a_pod_has_gone() -> None:
 
     assert report is not None
     assert [each.reached for each in report.reach] in ([], [None])
+
+
+def command(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    """Run the whole command on a cluster; return its exit status."""
+    monkeypatch.setattr(
+        "railnet.cli.connection.connect_to_cluster", lambda *_: (cluster.server.api, cluster, ClusterName())
+    )
+    monkeypatch.setattr(idle_run, "run_idle", partial(idle_run.run_idle, look_seconds=0.001))
+    return exit_status(["--namespace", "ml", "--idle", "--start-seconds", "0.05", *words], monkeypatch)
+
+
+def test_command_with_findings_has_done_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = idle_cluster("a", "b")
+    cluster.answer = lambda source, peer: CUT
+
+    assert command(cluster, monkeypatch) == 0
+    assert {one["status"] for one in conditions(cluster).values()} == {"False"}
+
+
+@pytest.mark.parametrize("starts", ["", "ab"], ids=["none", "not all"])
+def test_command_whose_pods_do_not_start_has_status_6(starts: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = idle_cluster()
+    cluster.starts = set(starts)
+
+    assert command(cluster, monkeypatch) == 6
+    assert conditions(cluster)["c"]["status"] == "Unknown"
+
+
+def test_command_that_gave_way_to_jobs_has_done_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = idle_cluster("a", "b")
+    preempted(cluster, "b")
+
+    assert command(cluster, monkeypatch) == 0
+    assert conditions(cluster) == {}
 
 
 def test_condition_keeps_its_transition_while_it_stays_as_it_is() -> None:
