@@ -11,7 +11,7 @@ from railnet.apiserver.request import Collection
 from railnet.validate.failure import JobComes
 from railnet.validate.idle_nodes import IdleNodes, idle_nodes
 from railnet.validate.job_arrivals import JobArrivals
-from railnet.validate.node_verdict import TYPE, NodeVerdict
+from railnet.validate.node_verdict import TYPE, NodeVerdict, next_verdict
 from railnet.validate.probe_objects import Run, choose
 from railnet.validate.probe_pods import RunsCommands
 from railnet.validate.report import Report
@@ -79,6 +79,7 @@ def _is_written(api: ApiServer, node: str, verdict: NodeVerdict, say: Callable[[
     now = datetime.now(UTC)
     try:
         before = parse(api.send(look(node)), TYPE).condition
+        verdict = next_verdict(before, verdict)
         since = before.since if before is not None and before.status == verdict.status and before.since else now
         api.send(
             set_condition(

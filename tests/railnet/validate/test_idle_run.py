@@ -18,7 +18,7 @@ from railnet.validate.node_verdict import TYPE, verdicts
 from railnet.validate.report import Report
 from tests.railnet.train.memory_api_server import status
 from tests.railnet.validate.test_html_file import status as exit_status
-from tests.railnet.validate.test_validation import CUT, RUN, SOUND, WANTED, Cluster, node
+from tests.railnet.validate.test_validation import CUT, RUN, SOUND, WANTED, Cluster, address, node, rail
 
 MOMENT = datetime(2026, 11, 27, 22, tzinfo=UTC)
 
@@ -85,6 +85,92 @@ def test_node_with_a_finding_says_it_and_is_well_again_after_the_next_run() -> N
         "railnet validate on 2026-11-27: rail 1 of node a, all its 2 pairs: no connection"
     )
     assert (bad["b"]["status"], bad["c"]["status"]) == ("True", "True")
+    assert conditions(cluster)["a"]["status"] == "True"
+
+
+def cut(cluster: Cluster, *addresses: str) -> None:
+    cluster.answer = lambda source, peer: CUT if {source, peer} & set(addresses) else {**SOUND}
+
+
+def without_address(cluster: Cluster, name: str, number: int) -> None:
+    def network(node: str, rail_number: int) -> dict[str, Any]:
+        return {**rail(node, rail_number), **({"ips": []} if (node, rail_number) == (name, number) else {})}
+
+    cluster.network = network
+
+
+def test_node_with_a_rail_that_was_not_tried_is_not_said_to_be_well() -> None:
+    cluster = idle_cluster()
+    without_address(cluster, "a", 1)
+    run_idle(cluster)
+    found = conditions(cluster)
+
+    assert (found["a"]["status"], found["a"]["reason"]) == ("Unknown", "NotAllTried")
+    assert found["a"]["message"].endswith("tried 1 rail: no findings; not tried: rail 1")
+    assert (found["b"]["status"], found["c"]["status"]) == ("True", "True")
+
+
+def test_node_whose_vfs_were_on_fewer_rails_is_not_said_to_be_well() -> None:
+    cluster = idle_cluster()
+    cluster.network = lambda name, number: rail(name, number) | ({"rail": 0} if name == "c" else {})
+    run_idle(cluster)
+
+    assert conditions(cluster)["c"]["status"] == "Unknown"
+    assert conditions(cluster)["c"]["message"].endswith("tried 1 rail: no findings; 2 VFs were on 1 rail")
+
+
+@pytest.mark.parametrize("fewer", ["no address", "one VF"])
+def test_finding_stays_until_its_rail_is_tried_again(fewer: str) -> None:
+    cluster = idle_cluster()
+    cut(cluster, address("a", 1))
+    run_idle(cluster)
+    bad = conditions(cluster)["a"]
+    if fewer == "no address":
+        without_address(cluster, "a", 1)
+    run_idle(cluster, rails=1 if fewer == "one VF" else None)
+    still = conditions(cluster)["a"]
+    cluster.network = rail
+    cut(cluster)
+    run_idle(cluster)
+
+    assert bad["message"].endswith(" (rails with findings: 1)")
+    assert (still["status"], still["message"]) == ("False", bad["message"])
+    assert conditions(cluster)["a"]["status"] == "True"
+
+
+def test_finding_about_another_rail_keeps_the_first_one() -> None:
+    cluster = idle_cluster()
+    cut(cluster, address("a", 1))
+    run_idle(cluster)
+    cut(cluster, address("a", 0))
+    run_idle(cluster, rails=1)
+    both = conditions(cluster)["a"]
+    cut(cluster)
+    run_idle(cluster, rails=1)
+
+    assert "rail 0 of node a, all its 2 pairs" in both["message"]
+    assert both["message"].endswith("; rail 1 not tried, with findings before (rails with findings: 0, 1)")
+    assert conditions(cluster)["a"]["message"] == both["message"]
+
+
+def test_finding_stays_if_the_next_pod_does_not_start() -> None:
+    cluster = idle_cluster()
+    cut(cluster, address("a", 1))
+    run_idle(cluster)
+    cluster.starts = {"b", "c"}
+    run_idle(cluster, start_seconds=0.05)
+
+    assert conditions(cluster)["a"]["status"] == "False"
+
+
+@pytest.mark.parametrize("message", ["", "by hand (rails with findings: x)", "x" * 9000])
+def test_finding_of_other_words_goes_when_all_rails_are_sound(message: str) -> None:
+    cluster = idle_cluster()
+    found = node("a")
+    found["status"]["conditions"].append({"type": TYPE, "status": "False", "message": message})
+    cluster.server.add("nodes", found)
+    run_idle(cluster)
+
     assert conditions(cluster)["a"]["status"] == "True"
 
 
