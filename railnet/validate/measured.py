@@ -64,6 +64,11 @@ def without_nodes(measured: Sequence[Measured], gone: Mapping[str, str]) -> list
     return [told(measurement) for measurement in measured]
 
 
+def without_failures(measured: Sequence[Measured], why: str) -> list[Measured]:
+    """Return the measurements; those that failed say nothing but why that is not known to be the rail's fault."""
+    return [Measured(measurement.pair, untried=why) if measurement.failed else measurement for measurement in measured]
+
+
 _WORDS = {"round_trip_seconds": "round trip", "mtu": "largest packet", "bits_per_second": "bandwidth"}
 _TABLES: Mapping[str, Callable[[str], float]] = {
     "ib_write_bw": perftest_output.gbits,

@@ -17,7 +17,7 @@ from railnet.validate.baseline import Earlier, uncompared
 from railnet.validate.failure import ValidateFailed
 from railnet.validate.job_arrivals import JobArrivals
 from railnet.validate.judgement import RailLimits, judge
-from railnet.validate.measured import Measured, parse, without_nodes
+from railnet.validate.measured import Measured, parse, without_failures, without_nodes
 from railnet.validate.mode import Mode
 from railnet.validate.node_try import NodeTry
 from railnet.validate.pair_plan import Pair, Round, plan, untested
@@ -154,8 +154,8 @@ class Validation:
             rails_of = self._started()
             measured = self._measured(rails_of)
             outcomes = self._tries(rails_of, measured)
-            gone = self._gone(rails_of)
-            measured = without_nodes(measured, gone)
+            gone, unseen = self._gone(rails_of)
+            measured = without_failures(measured, unseen) if unseen else without_nodes(measured, gone)
             reduced = self._all_reduces(measured)
         about = RunDescription(
             started.isoformat(timespec="seconds"),
@@ -167,7 +167,7 @@ class Validation:
             all_reduce_image="" if self._wanted.all_reduce is None else self._wanted.all_reduce.image,
         )
         rails_seen = sorted({measurement.pair.rail for measurement in measured})
-        reach = judge_reach(rails_seen, without_places(outcomes, gone))
+        reach = judge_reach(rails_seen, without_places(outcomes, dict.fromkeys(rails_of, unseen) if unseen else gone))
         tries = tuple(
             NodeTry(target.node, target.rails, self._unstarted.get(target.node, ""), gone.get(target.node, ""))
             for target in self._targets
@@ -323,19 +323,28 @@ class Validation:
         except Exception as error:  # noqa: BLE001 - the round waits for an answer of each thread
             return Measured(pair, untried=f"{type(error).__name__}: {error}")
 
-    def _gone(self, rails_of: Mapping[str, object]) -> dict[str, str]:
-        """Return the nodes of which nothing is known, with the reason: their pods have ended or are being deleted, or a job has come beside them."""
+    def _gone(self, rails_of: Mapping[str, object]) -> tuple[dict[str, str], str]:
+        """Return the nodes of which nothing is known, with the reason; and why that could not be found out, empty if it was.
+
+        Their pods have ended or are being deleted, or a job has come beside them.
+
+        Raises:
+            RequestFailed: it could not be found out, and the run gives way to jobs: what a job has disturbed would be a node's fault.
+        """
         try:
             serving = self._pods.serving()
         except RequestFailed as error:  # what was measured is not lost for it
-            self._untested.append(f"whether all pods were there until the end: {error}")
-            return {}
+            if self._jobs is not None:
+                raise
+            unseen = f"whether all pods were there until the end: {error}"
+            self._untested.append(unseen)
+            return {}, f"not known {unseen}"
         gone = {
             target.node: f"pod {target.pod} on {target.node} was deleted or has ended before the run was over"
             for target in self._targets
             if target.pod not in serving and (target.node in rails_of or target.node in self._deleted)
         }
-        return gone if self._jobs is None else self._jobs.taken() | gone
+        return gone if self._jobs is None else self._jobs.taken() | gone, ""
 
     def _tries(
         self, rails_of: Mapping[str, tuple[PodRail, ...]], measured: Sequence[Measured]

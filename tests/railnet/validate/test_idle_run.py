@@ -15,6 +15,7 @@ from railnet.validate import idle_run
 from railnet.validate.idle_run import write_conditions
 from railnet.validate.mode import Mode
 from railnet.validate.node_verdict import TYPE, verdicts
+from railnet.validate.probe_pods import ProbePods
 from railnet.validate.report import Report
 from tests.railnet.train.memory_api_server import status
 from tests.railnet.validate.test_html_file import status as exit_status
@@ -365,6 +366,40 @@ def test_node_that_a_job_takes_meanwhile_has_no_finding_and_keeps_what_it_had() 
     assert any("on b was deleted or has ended before the run was over" in one for one in report.untested)
     assert conditions(cluster).keys() == {"a", "c"}
     assert cluster.left() == []
+
+
+def test_run_ends_if_nobody_says_whether_pods_have_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = idle_cluster()
+    preempted(cluster, "b")
+    monkeypatch.setattr(ProbePods, "serving", no_answer)
+
+    with pytest.raises(RequestFailed, match="the API server does not answer"):
+        run_idle(cluster)
+    assert conditions(cluster) == {}
+    assert cluster.left() == []
+
+
+def test_failures_are_not_known_to_be_the_rails_if_nobody_says_whether_pods_have_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = idle_cluster()
+    cut(cluster, address("b", 1))
+    cluster.apart = {(0, 1)}
+    monkeypatch.setattr(ProbePods, "serving", no_answer)
+    report = cluster.validate()
+
+    assert report.findings == ()
+    assert sorted((one.pair, bool(one.untried)) for one in report.measured if one.pair.rail == 1) == [
+        ((1, "a", "b"), True),
+        ((1, "a", "c"), False),
+        ((1, "b", "c"), True),
+    ]
+    assert [each.reached for each in report.reach] == [None]
+    assert any("not known whether all pods were there until the end" in one for one in report.untested)
+
+
+def no_answer(_: ProbePods) -> frozenset[str]:
+    raise RequestFailed("the API server does not answer")
 
 
 def test_rails_are_not_said_to_be_apart_because_a_pod_has_gone() -> None:
