@@ -57,6 +57,14 @@ def add(validate: argparse.ArgumentParser) -> None:
         help="try only nodes of which no pod has a VF or a GPU, and set their condition RailnetValidated (docs/validate.md)",
     )
     validate.add_argument(
+        "--other-resource",
+        action="append",
+        default=[],
+        metavar="RESOURCE",
+        help="with --idle: one more resource whose devices are VFs of rails, such as that of another pool; a node of which a pod has one "
+        "is not idle. May be repeated",
+    )
+    validate.add_argument(
         "--priority-class", default="", metavar="NAME", help="the PriorityClass of the pods (the cluster's default)"
     )
     validate.add_argument(
@@ -180,6 +188,7 @@ def _run(arguments: argparse.Namespace) -> ExitStatus:
         arguments.gpudirect,
         priority_class=arguments.priority_class,
         longest_seconds=LONGEST_IDLE_RUN_SECONDS if arguments.idle else LONGEST_RUN_SECONDS,
+        other_resources=frozenset(arguments.other_resource),
     )
     wanted = WantedTests(
         nodes=frozenset(arguments.node),
@@ -226,6 +235,8 @@ def _useless_options(arguments: argparse.Namespace, mode: Mode) -> str:
         return f"--mode {mode} tries no RDMA, so {' and '.join(given)} would say nothing; leave out one of the two"
     if arguments.idle and arguments.allreduce:
         return "--idle tries the pairs alone, in pods that any job preempts, so --allreduce would say nothing; leave out one of the two"
+    if arguments.other_resource and not arguments.idle:
+        return "without --idle, --other-resource would say nothing: nodes with jobs are tested, too; leave it out"
     for_all_reduce = {
         "--allreduce-gpu": arguments.allreduce_gpu,
         "--least-busbw-gbits": arguments.least_busbw_gbits is not None,

@@ -28,11 +28,9 @@ class WaitingPod(NamedTuple):
     words: str
 
 
-def idle_nodes(
-    nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]], resources: frozenset[str], run: Run
-) -> IdleNodes:
-    """Tell idle nodes from those that are left alone; `resources` are those of VFs."""
-    busy = dict(busy_nodes(pods, resources, run))
+def idle_nodes(nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]], run: Run) -> IdleNodes:
+    """Tell idle nodes from those that are left alone."""
+    busy = dict(busy_nodes(pods, run))
     left_alone: dict[str, str] = {}
     tried: dict[str, str] = {}
     for node in nodes:
@@ -44,25 +42,25 @@ def idle_nodes(
     return IdleNodes(tuple(sorted(tried, key=lambda name: (tried[name], name))), left_alone)
 
 
-def waiting_pods(pods: Iterable[Mapping[str, Any]], resources: frozenset[str]) -> Iterator[WaitingPod]:
+def waiting_pods(pods: Iterable[Mapping[str, Any]], run: Run) -> Iterator[WaitingPod]:
     """Yield the pods that wait for a node with VFs, GPUs or devices of a claim, behind a gate or not; but none of a run of `railnet validate`."""
     for pod in pods:
         spec, metadata = pod.get("spec") or {}, pod["metadata"]
         if LABEL in (metadata.get("labels") or {}):
             continue
-        if not spec.get("nodeName") and phase(pod) not in ENDED and (devices := _devices(spec, resources)):
+        if not spec.get("nodeName") and phase(pod) not in ENDED and (devices := _devices(spec, run)):
             words = f"pod {metadata['namespace']}/{metadata['name']} waits for {devices}"
             yield WaitingPod(str(metadata.get("uid")), moment(metadata.get("creationTimestamp")) or 0.0, words)
 
 
-def busy_nodes(pods: Iterable[Mapping[str, Any]], resources: frozenset[str], run: Run) -> Iterator[tuple[str, str]]:
+def busy_nodes(pods: Iterable[Mapping[str, Any]], run: Run) -> Iterator[tuple[str, str]]:
     """Yield the nodes where a pod has a VF, a GPU or devices of a claim, with that pod in words; but none for the pods of a run itself."""
     for pod in pods:
         spec, metadata = pod.get("spec") or {}, pod["metadata"]
         node = spec.get("nodeName")
         if not node or phase(pod) in ENDED or _is_of(run, metadata):
             continue
-        if devices := _devices(spec, resources):
+        if devices := _devices(spec, run):
             yield node, f"pod {metadata['namespace']}/{metadata['name']} has {devices}"
 
 
@@ -70,9 +68,9 @@ def _is_of(run: Run, metadata: Mapping[str, Any]) -> bool:
     return metadata["namespace"] == run.namespace and (metadata.get("labels") or {}).get(LABEL) == run.name
 
 
-def _devices(spec: Mapping[str, Any], resources: frozenset[str]) -> str:
+def _devices(spec: Mapping[str, Any], run: Run) -> str:
     """Return which devices a pod asks for, in words; empty for none that a try could keep from it."""
-    names = [name for name in requested(spec) if name in resources or is_gpu(name)]
+    names = [name for name in requested(spec) if name in run.all_resources or is_gpu(name)]
     if names:
         return names[0]
     return "devices of a claim" if spec.get("resourceClaims") else ""

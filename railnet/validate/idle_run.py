@@ -33,12 +33,11 @@ def run_idle(
     Raises:
         RequestFailed: the API server refuses what a run needs.
     """
-    resources = frozenset({run.resource})
-    jobs = JobArrivals(api, run, resources)
+    jobs = JobArrivals(api, run)
     if waits := jobs.begin(time.time()):
         say(f"{waits}: nothing is tried while a job waits")
         return None
-    on_idle = choose_idle(api, run, wanted, resources, say)
+    on_idle = choose_idle(api, run, wanted, say)
     if on_idle is None:
         return None
     jobs.keep_to(on_idle.nodes)
@@ -49,9 +48,7 @@ def run_idle(
         return None
 
 
-def choose_idle(
-    api: ApiServer, run: Run, wanted: WantedTests, resources: frozenset[str], say: Callable[[str], None]
-) -> WantedTests | None:
+def choose_idle(api: ApiServer, run: Run, wanted: WantedTests, say: Callable[[str], None]) -> WantedTests | None:
     """Return the wanted tests on idle nodes alone; None if there are no two of them. `say` is told which are left alone.
 
     Raises:
@@ -60,7 +57,7 @@ def choose_idle(
     nodes = [node for page in pages(api, Collection("v1", "nodes", labels=wanted.selector)) for node in page.found]
     pods = (pod for page in pages(api, Collection("v1", "pods")) for pod in page.found)
     usable = {target.node for target in choose(nodes, run, wanted.nodes, wanted.rails, None).targets}
-    idle = idle_nodes((node for node in nodes if node["metadata"]["name"] in usable), pods, resources, run)
+    idle = idle_nodes((node for node in nodes if node["metadata"]["name"] in usable), pods, run)
     _tell(idle, say)
     names = idle.names[: wanted.most]
     if len(names) < 2:  # noqa: PLR2004 - a pair

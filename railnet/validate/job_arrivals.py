@@ -19,9 +19,9 @@ class JobArrivals:
     is room, nor for a job of a class that preempts nothing, nor for one that finds room beside the try: a node has more VFs than a try takes.
     """
 
-    def __init__(self, api: ApiServer, run: Run, resources: frozenset[str]) -> None:
-        """Ask an API server about other pods than those of a run; `resources` are those of VFs."""
-        self._api, self._run, self._resources = api, run, resources
+    def __init__(self, api: ApiServer, run: Run) -> None:
+        """Ask an API server about other pods than those of a run."""
+        self._api, self._run = api, run
         self._before, self._nodes = frozenset[str](), tuple[str, ...]()
 
     def begin(self, now: float) -> str:
@@ -64,11 +64,11 @@ class JobArrivals:
         return {
             node: f"{why} of node {node}"
             for each in self._nodes
-            for node, why in busy_nodes(self._pods(f"spec.nodeName={each}"), self._resources, self._run)
+            for node, why in busy_nodes(self._pods(f"spec.nodeName={each}"), self._run)
         }
 
     def _waiting(self) -> Iterator[WaitingPod]:
-        return waiting_pods(self._pods("spec.nodeName="), self._resources)
+        return waiting_pods(self._pods("spec.nodeName="), self._run)
 
     def _pods(self, fields: str) -> Iterator[JsonObject]:
         return (pod for page in pages(self._api, Collection("v1", "pods", fields=fields)) for pod in page.found)

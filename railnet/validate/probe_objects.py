@@ -36,6 +36,7 @@ class Run(NamedTuple):
         memory: what a container may use, which the scheduler takes for needed; empty for that of the probe.
         priority_class: that of the pods; empty for the cluster's default.
         longest_seconds: after which a pod ends by itself, if its run was killed.
+        other_resources: more resources whose devices are VFs of rails. The run requests none; a job with one of them has a rail.
     """
 
     name: str
@@ -46,6 +47,12 @@ class Run(NamedTuple):
     memory: str = ""
     priority_class: str = ""
     longest_seconds: int = LONGEST_RUN_SECONDS
+    other_resources: frozenset[str] = frozenset()
+
+    @property
+    def all_resources(self) -> frozenset[str]:
+        """All resources whose devices are VFs of rails."""
+        return self.other_resources | {self.resource}
 
     @property
     def owner(self) -> ApiObject:

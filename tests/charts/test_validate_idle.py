@@ -45,6 +45,21 @@ def test_arguments_fit_the_command_line() -> None:
 
 
 @pytest.mark.slow
+def test_jobs_with_vfs_of_all_pools_of_all_nodes_have_rails() -> None:
+    values = {
+        **features.IDLE,
+        "node.configuration.pools": [{"resource": "rdma/ib_vf"}, {"resource": "rdma/rail1"}],
+        "node.groups": [{"name": "old", "nodeSelector": {"a": "b"}, "configuration": {"pools": [{"resource": "x/y"}]}}],
+    }
+    (container,) = of_kind(rendered(**values), "CronJob", NAME)["spec"]["jobTemplate"]["spec"]["template"]["spec"][
+        "containers"
+    ]
+
+    assert sorted(_parser().parse_args(container["args"]).other_resource) == ["rdma/rail1", "x/y"]
+    assert _parser().parse_args(pod()["containers"][0]["args"]).other_resource == []
+
+
+@pytest.mark.slow
 def test_run_ends_with_its_pods_and_is_not_tried_twice() -> None:
     assert job()["activeDeadlineSeconds"] == LONGEST_IDLE_RUN_SECONDS
     assert (job()["backoffLimit"], pod()["restartPolicy"]) == (0, "Never")

@@ -93,6 +93,16 @@
 {{ dict "resources" (uniq $resources) | toJson }}
 {{- end }}
 
+{{/* The resources of the VFs of all nodes, as JSON: resources. */}}
+{{- define "railnet.vf-resources" -}}
+{{- $resources := list -}}
+{{- range $group := (include "railnet.groups" . | fromJson).groups -}}
+{{- $configuration := include "railnet.configuration" (dict "root" $ "group" $group) | fromJson -}}
+{{- range (dig "pools" (list (dict "resource" "rdma/ib_vf")) $configuration) }}{{ $resources = append $resources .resource }}{{ end -}}
+{{- end -}}
+{{ dict "resources" (uniq $resources) | toJson }}
+{{- end }}
+
 {{/* The Secrets with which kubelet fetches the images, as a part of a pod's specification. */}}
 {{- define "railnet.pull-secrets" -}}
 {{- with .Values.image.pullSecrets }}

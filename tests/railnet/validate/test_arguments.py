@@ -67,3 +67,11 @@ def test_all_reduce_on_idle_nodes_is_refused(
     code, said = refused(["--idle", "--allreduce", "train:7"], monkeypatch, capsys)
 
     assert (code, "so --allreduce would say nothing; leave out one of the two" in said) == (2, True)
+
+
+def test_other_resources_of_nodes_that_need_not_be_idle_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said = refused(["--other-resource", "rdma/rail1"], monkeypatch, capsys)
+
+    assert (code, "without --idle, --other-resource would say nothing" in said) == (2, True)

@@ -31,7 +31,8 @@ def idle_cluster(*names: str) -> Cluster:
 def run_idle(cluster: Cluster, **changes: Any) -> Report | None:
     """Run as the command line does; return the report, None if nothing was tried."""
     wanted = WANTED._replace(mode=Mode.QUICK, **changes)
-    report = idle_run.run_idle(cluster.server.api, cluster, RUN, wanted, cluster.said.append, 0.001)
+    run = RUN._replace(other_resources=frozenset({"rdma/rail1"}))
+    report = idle_run.run_idle(cluster.server.api, cluster, run, wanted, cluster.said.append, 0.001)
     if report is not None:
         assert write_conditions(cluster.server.api, verdicts(report, MOMENT), cluster.said.append)
     return report
@@ -179,10 +180,11 @@ def test_finding_of_other_words_goes_when_all_rails_are_sound(message: str) -> N
     ("pod", "why"),
     [
         (with_device("b", "rdma/ib_vf"), "pod team/on-b has rdma/ib_vf"),
+        (with_device("b", "rdma/rail1"), "pod team/on-b has rdma/rail1"),
         (with_device("b", "nvidia.com/gpu", "Pending"), "pod team/on-b has nvidia.com/gpu"),
         (a_pod("b", resourceClaims=[{"name": "rail"}]), "pod team/on-b has devices of a claim"),
     ],
-    ids=["a VF", "a GPU", "a claim"],
+    ids=["a VF", "a VF of another pool", "a GPU", "a claim"],
 )
 def test_node_of_a_job_is_left_alone_and_keeps_what_it_had(pod: dict[str, Any], why: str) -> None:
     cluster = idle_cluster()
@@ -268,20 +270,21 @@ def test_without_two_idle_nodes_nothing_is_tried() -> None:
     assert cluster.pods == []
 
 
-def waiting(name: str, age: float = 0.0) -> dict[str, Any]:
+def waiting(name: str, age: float = 0.0, resource: str = "rdma/ib_vf") -> dict[str, Any]:
     """Return a pod of a gang that waits behind the gate for a VF."""
-    found = with_device("", "rdma/ib_vf", "Pending")
+    found = with_device("", resource, "Pending")
     created = datetime.fromtimestamp(time.time() - age, UTC).isoformat(timespec="seconds")
     metadata = {"namespace": "team", "name": name, "creationTimestamp": created}
     return {**found, "metadata": metadata, "spec": {**found["spec"], "schedulingGates": [{"name": "railnet.io/gang"}]}}
 
 
-def test_nothing_is_tried_while_a_job_waits() -> None:
+@pytest.mark.parametrize("resource", ["rdma/ib_vf", "rdma/rail1"])
+def test_nothing_is_tried_while_a_job_waits(resource: str) -> None:
     cluster = idle_cluster()
-    cluster.server.add("pods", waiting("bert-0", age=600))
+    cluster.server.add("pods", waiting("bert-0", age=600, resource=resource))
 
     assert run_idle(cluster) is None
-    assert cluster.said == ["pod team/bert-0 waits for rdma/ib_vf: nothing is tried while a job waits"]
+    assert cluster.said == [f"pod team/bert-0 waits for {resource}: nothing is tried while a job waits"]
 
 
 def test_pod_that_waits_for_hours_does_not_keep_nodes_from_being_tried() -> None:
