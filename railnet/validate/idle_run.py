@@ -8,8 +8,8 @@ from railnet.apiserver.client import Absent, ApiServer, RequestFailed
 from railnet.apiserver.node_status import look, parse, set_condition
 from railnet.apiserver.object_watch import pages
 from railnet.apiserver.request import Collection
-from railnet.validate.failure import JobComes
-from railnet.validate.idle_nodes import IdleNodes, idle_nodes
+from railnet.validate.failure import JobComes, ValidateFailed
+from railnet.validate.idle_nodes import idle_nodes
 from railnet.validate.job_arrivals import JobArrivals
 from railnet.validate.node_verdict import TYPE, NodeVerdict, next_verdict
 from railnet.validate.probe_objects import Run, choose
@@ -32,6 +32,7 @@ def run_idle(
 
     Raises:
         RequestFailed: the API server refuses what a run needs.
+        ValidateFailed: there is no node with a name that is wanted.
     """
     jobs = JobArrivals(api, run)
     if waits := jobs.begin(time.time()):
@@ -53,12 +54,16 @@ def choose_idle(api: ApiServer, run: Run, wanted: WantedTests, say: Callable[[st
 
     Raises:
         RequestFailed: the user may not list nodes or the pods of all namespaces, or the API server does not answer.
+        ValidateFailed: there is no node with a name that is wanted.
     """
     nodes = [node for page in pages(api, Collection("v1", "nodes", labels=wanted.selector)) for node in page.found]
     pods = (pod for page in pages(api, Collection("v1", "pods")) for pod in page.found)
-    usable = {target.node for target in choose(nodes, run, wanted.nodes, wanted.rails, None).targets}
+    if absent := wanted.nodes - {node["metadata"]["name"] for node in nodes}:
+        raise ValidateFailed(f"nothing is tried: {_no_such(absent, wanted.selector)}")
+    chosen = choose(nodes, run, wanted.nodes, wanted.rails, None)
+    usable = {target.node for target in chosen.targets}
     idle = idle_nodes((node for node in nodes if node["metadata"]["name"] in usable), pods, run)
-    _tell(idle, say)
+    _tell({**idle.left_alone, **chosen.left_out}, say)
     names = idle.names[: wanted.most]
     if len(names) < 2:  # noqa: PLR2004 - a pair
         say(f"a rail needs two nodes, and {len(names)} can be tried: nothing is tried")
@@ -98,9 +103,14 @@ def _is_written(api: ApiServer, node: str, verdict: NodeVerdict, say: Callable[[
     return True
 
 
-def _tell(idle: IdleNodes, say: Callable[[str], None]) -> None:
-    shown: Iterable[tuple[str, str]] = sorted(idle.left_alone.items())[:_MOST_SHOWN]
+def _no_such(absent: Iterable[str], selector: str) -> str:
+    among = f" with the labels {selector}" if selector else ""
+    return f"the cluster has no node{among} of the name {' or '.join(sorted(absent))}; correct --node"
+
+
+def _tell(left_alone: Mapping[str, str], say: Callable[[str], None]) -> None:
+    shown: Iterable[tuple[str, str]] = sorted(left_alone.items())[:_MOST_SHOWN]
     for node, why in shown:
         say(f"node {node} is left alone: {why}")
-    if len(idle.left_alone) > _MOST_SHOWN:
-        say(f"{len(idle.left_alone) - _MOST_SHOWN} more nodes are left alone")
+    if len(left_alone) > _MOST_SHOWN:
+        say(f"{len(left_alone) - _MOST_SHOWN} more nodes are left alone")

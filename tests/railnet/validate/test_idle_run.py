@@ -217,6 +217,16 @@ def test_node_that_takes_no_jobs_is_left_alone(spec: dict[str, Any]) -> None:
     assert conditions(cluster).keys() == {"a", "c"}
 
 
+def test_node_that_cannot_be_tried_is_named_with_the_reason() -> None:
+    cluster = idle_cluster("a", "b")
+    cluster.server.add("nodes", node("c", ready="False"))
+    cluster.server.add("nodes", node("d", vfs=1))
+    run_idle(cluster)
+
+    assert "node c is left alone: it is not ready: kubelet has stopped" in cluster.said
+    assert "node d is left alone: it has 1 rdma/ib_vf, and 2 rails are to be tested" in cluster.said
+
+
 def test_nodes_that_were_not_tried_for_the_longest_time_come_first() -> None:
     cluster = idle_cluster("a", "b", "c", "d")
     run_idle(cluster, most=2)
@@ -439,6 +449,17 @@ def test_command_whose_pods_do_not_start_has_status_6(starts: str, monkeypatch: 
 
     assert command(cluster, monkeypatch) == 6
     assert conditions(cluster)["c"]["status"] == "Unknown"
+
+
+def test_command_for_a_node_that_does_not_exist_has_status_6(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = idle_cluster()
+    named = [word for name in ("a", "b", "typo") for word in ("--node", name)]
+
+    assert command(cluster, monkeypatch, *named) == 6
+    assert "the cluster has no node of the name typo; correct --node" in capsys.readouterr().err
+    assert cluster.pods == []
 
 
 def test_command_that_gave_way_to_jobs_has_done_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
