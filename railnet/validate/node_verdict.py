@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from railnet.apiserver.node_status import NodeCondition
+from railnet.cli.escapes import printable
 from railnet.validate.node_try import NodeTry
 from railnet.validate.rail_finding import RailFinding, nodes_of_pair
 from railnet.validate.report import Report
@@ -139,4 +140,4 @@ def _unjudged(report: Report, rails: set[int]) -> Iterator[str]:
 
 def _joined(texts: list[str]) -> str:
     more = [f"{len(texts) - _MOST_TEXTS} more"] if len(texts) > _MOST_TEXTS else []
-    return "; ".join([*(text[:_LONGEST_TEXT] for text in texts[:_MOST_TEXTS]), *more])
+    return "; ".join([*(printable(text)[:_LONGEST_TEXT] for text in texts[:_MOST_TEXTS]), *more])

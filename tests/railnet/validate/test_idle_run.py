@@ -505,3 +505,13 @@ def test_condition_is_short_whatever_was_found() -> None:
     run_idle(cluster)
 
     assert all(len(one["message"]) < 1200 for one in conditions(cluster).values())
+
+
+def test_words_of_a_pod_are_printable_in_the_condition() -> None:
+    cluster = idle_cluster()
+    cluster.answer = lambda source, peer: {"failed": {"measurement": "mtu", "why": "\x1b]0;x\x07\nhi"}}
+    run_idle(cluster)
+    message = conditions(cluster)["a"]["message"]
+
+    assert message.isprintable()
+    assert r"\x1b]0;x\x07\nhi" in message
