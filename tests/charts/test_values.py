@@ -191,7 +191,8 @@ FEATURES = [
     Feature(
         "validate.idle.schedule",
         features.IDLE,
-        objects(VALIDATE, "ServiceAccount", "CronJob", "Namespace", "PriorityClass", *CLUSTER, *OWN, *POLICY),
+        objects(VALIDATE, "ServiceAccount", "CronJob", "Namespace", "PriorityClass", *CLUSTER, *OWN, *POLICY)
+        | objects(f"{VALIDATE}-pods", *POLICY),
         rights={VALIDATE: None},  # tests/charts/test_validate_idle.py
     ),
     Feature(

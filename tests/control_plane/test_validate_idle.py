@@ -1,4 +1,4 @@
-"""The policy of the CronJob that tries idle nodes: its account changes one condition of nodes, and nothing else of them.
+"""The policy of the CronJob that tries idle nodes: its account changes one condition of nodes, and nothing else of them, and its pods preempt no job.
 
 What passes, passes with the rights of the manifest. What is refused, the policy refuses to an account with every right.
 """
@@ -12,6 +12,8 @@ import pytest
 from railnet.apiserver import node_status
 from railnet.fabric import rails_condition
 from railnet.validate.node_verdict import TYPE
+from railnet.validate.probe_objects import Run, Target
+from railnet.validate.probe_objects import pod as probe_pod
 from tests.cluster.manifests import NAMESPACE
 from tests.cluster.process import wait_until
 from tests.control_plane.api import ApiAnswer, JsonObject
@@ -24,6 +26,7 @@ NODE = "/api/v1/nodes/node-a"
 VALUES = {"validate": {"idle": {"schedule": "0 0 31 2 *"}}}
 REFUSED = f"ValidatingAdmissionPolicy '{NAME}' with binding '{NAME}' denied request: "
 STATUS = "nothing of the status but the condition RailnetValidated may be changed"
+CLASS = "only pods of the PriorityClass railnet-validate may be created"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _RIGHTS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 _SECONDS = 120.0
@@ -45,6 +48,11 @@ class CronJob:
 
     def patch(self, patch: JsonObject, subresource: str = "") -> ApiAnswer:
         return self._server.api.merge(f"{NODE}{subresource}", patch, self._token)
+
+    def creates(self, priority_class: str) -> ApiAnswer:
+        """Create a pod of a run, but for its last step: the API server keeps nothing."""
+        pod = probe_pod(Run("try", NAME, priority_class=priority_class), Target("node-a", "try-0", 1), "uid")
+        return self._server.api.create(f"/api/v1/namespaces/{NAME}/pods?dryRun=All", pod, self._token)
 
     def sees(self, path: str) -> bool:
         return self._server.api.get(path, self._token).status == 200
@@ -92,6 +100,14 @@ def test_account_may_not_create_pods_beside_the_daemons(server: ApiServer, cron_
 
     assert server.api.create(f"/api/v1/namespaces/{NAMESPACE}/pods", pod, token).status == 403
     assert server.api.get(f"/api/v1/namespaces/{NAMESPACE}/secrets", token).status == 403
+
+
+@pytest.mark.parametrize("other", ["", "system-node-critical"])
+def test_account_creates_pods_of_the_lowest_class_alone(server: ApiServer, cron_job: CronJob, other: str) -> None:
+    server.namespace(NAME)  # it is there; its default account comes a moment later
+    wait_until(lambda: cron_job.creates(other).message.endswith(CLASS), _SECONDS, "the policy of pods to be in force")
+
+    assert cron_job.creates(NAME).message == ""
 
 
 @pytest.mark.usefixtures("all_rights")
