@@ -106,7 +106,8 @@ class ProbePods:
                 if target.pod in pods and runs(pods[target.pod])
             }
             ready = {node: pod_rails for node, pod_rails in ready.items() if pod_rails}
-            ended = [target for target in targets if target.pod in pods and has_ended(pods[target.pod])]
+            # `create` has made all of them: one that is not there was deleted, such as by a job that preempts it.
+            ended = [target for target in targets if target.pod not in pods or has_ended(pods[target.pod])]
             if len(ready) == len(targets):
                 break
             if time.monotonic() > end or len(ready) + len(ended) == len(targets):
@@ -129,7 +130,7 @@ class ProbePods:
             if target.node not in ready:
                 probe_pod = pods.get(target.pod)
                 why = "it was deleted by something else" if probe_pod is None else waits_for(probe_pod, events)
-                has_failed = probe_pod is not None and has_ended(probe_pod)
+                has_failed = probe_pod is None or has_ended(probe_pod)
                 how = "has ended" if has_failed else f"has not started in {seconds:g} s"
                 yield target.node, f"pod {target.pod} {how}: {why}"
 

@@ -381,6 +381,23 @@ def test_node_that_a_job_takes_meanwhile_has_no_finding_and_keeps_what_it_had() 
     assert cluster.left() == []
 
 
+def test_pod_that_a_job_preempts_before_it_runs_is_not_awaited_and_its_node_keeps_what_it_had() -> None:
+    cluster = idle_cluster()
+
+    def start(request: Request) -> Answer | None:
+        cluster.start(request)
+        if str(request).startswith("create pods/") and str(request).split()[1].endswith("-1"):
+            cluster.server.remove(("pods", "ml", f"{RUN.name}-1"))
+        return None
+
+    cluster.server.after = start
+    report = run_idle(cluster, start_seconds=0.4)
+
+    assert report is not None
+    assert report.untested == (f"node b: pod {RUN.name}-1 has ended: it was deleted by something else",)
+    assert conditions(cluster).keys() == {"a", "c"}
+
+
 def test_run_ends_if_nobody_says_whether_pods_have_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = idle_cluster()
     preempted(cluster, "b")
