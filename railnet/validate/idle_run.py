@@ -12,7 +12,7 @@ from railnet.validate.failure import JobComes, ValidateFailed
 from railnet.validate.idle_nodes import idle_nodes
 from railnet.validate.job_arrivals import JobArrivals
 from railnet.validate.node_verdict import TYPE, NodeVerdict, next_verdict
-from railnet.validate.probe_objects import Run, choose
+from railnet.validate.probe_objects import Run, choose, parts
 from railnet.validate.probe_pods import RunsCommands
 from railnet.validate.report import Report
 from railnet.validate.validation import LOOK_SECONDS, Validation, WantedTests
@@ -56,7 +56,8 @@ def choose_idle(api: ApiServer, run: Run, wanted: WantedTests, say: Callable[[st
         RequestFailed: the user may not list nodes or the pods of all namespaces, or the API server does not answer.
         ValidateFailed: there is no node with a name that is wanted.
     """
-    nodes = [node for page in pages(api, Collection("v1", "nodes", labels=wanted.selector)) for node in page.found]
+    of_nodes = Collection("v1", "nodes", labels=wanted.selector)
+    nodes = [parts(node) for page in pages(api, of_nodes) for node in page.found]
     pods = (pod for page in pages(api, Collection("v1", "pods")) for pod in page.found)
     if absent := wanted.nodes - {node["metadata"]["name"] for node in nodes}:
         raise ValidateFailed(f"nothing is tried: {_no_such(absent, wanted.selector)}")

@@ -89,13 +89,24 @@ class Chosen(NamedTuple):
     left_out: Mapping[str, str]
 
 
+def parts(node: JsonObject) -> JsonObject:
+    """Return a node with nothing but what is read of it: a whole one has tens of kilobytes, most of them names of images."""
+    metadata, spec, status = (node.get(part) or {} for part in ("metadata", "spec", "status"))
+    labels = metadata.get("labels") or {}
+    return {
+        "metadata": {"name": metadata["name"], "labels": {key: labels[key] for key in (RAILS,) if key in labels}},
+        "spec": {key: spec[key] for key in ("unschedulable", "taints") if key in spec},
+        "status": {key: status[key] for key in ("allocatable", "conditions") if key in status},
+    }
+
+
 def choose(
     nodes: Iterable[JsonObject], run: Run, wanted: Collection[str], rails: int | None, most: int | None
 ) -> Chosen:
     """Choose the nodes to test.
 
     Args:
-        nodes: the cluster's nodes, as the API server has them.
+        nodes: the cluster's nodes, as the API server has them, or the `parts` of each.
         run: the run.
         wanted: the names of the nodes to test; empty for all nodes that have the resource.
         rails: how many VFs each pod requests; None for as many as the node has rails by its label, or 1.

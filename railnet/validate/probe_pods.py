@@ -59,9 +59,11 @@ class ProbePods:
         self._check = check
         self._owner_uid = ""
 
-    def listed(self, about: Collection) -> list[JsonObject]:
-        """Return all objects of a collection."""
-        return [document for page in pages(self._api, about) for document in page.found]
+    def listed(
+        self, about: Collection, kept: Callable[[JsonObject], JsonObject] = lambda document: document
+    ) -> list[JsonObject]:
+        """Return all objects of a collection; `kept` returns what is kept of each."""
+        return [kept(document) for page in pages(self._api, about) for document in page.found]
 
     def serving(self) -> frozenset[str]:
         """Return the names of the pods that run and are not being deleted."""

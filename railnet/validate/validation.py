@@ -29,6 +29,7 @@ from railnet.validate.probe_objects import (
     Target,
     choose,
     measurement,
+    parts,
     reach_command,
 )
 from railnet.validate.probe_pod_state import PodRail
@@ -138,7 +139,7 @@ class Validation:
         """
         started, began = datetime.now(UTC), time.monotonic()
         chosen = choose(
-            self._pods.listed(Collection("v1", "nodes", labels=self._wanted.selector)),
+            self._pods.listed(Collection("v1", "nodes", labels=self._wanted.selector), parts),
             self._run,
             self._wanted.nodes,
             self._wanted.rails,

@@ -15,6 +15,7 @@ from railnet.validate import idle_run
 from railnet.validate.idle_run import write_conditions
 from railnet.validate.mode import Mode
 from railnet.validate.node_verdict import TYPE, verdicts
+from railnet.validate.probe_objects import parts
 from railnet.validate.probe_pods import ProbePods
 from railnet.validate.report import Report
 from tests.railnet.train.memory_api_server import status
@@ -225,6 +226,15 @@ def test_node_that_cannot_be_tried_is_named_with_the_reason() -> None:
 
     assert "node c is left alone: it is not ready: kubelet has stopped" in cluster.said
     assert "node d is left alone: it has 1 rdma/ib_vf, and 2 rails are to be tested" in cluster.said
+
+
+def test_what_nobody_reads_of_nodes_is_not_kept() -> None:
+    whole = node("a") | {"spec": {"unschedulable": True, "podCIDR": "10.0.0.0/24"}}
+    whole["metadata"]["managedFields"] = [{}]
+    whole["metadata"]["labels"]["feature.node.kubernetes.io/cpu-cpuid.AVX"] = "true"
+    whole["status"]["images"] = [{"names": ["x"]}]
+
+    assert parts(whole) == node("a") | {"spec": {"unschedulable": True}}
 
 
 def test_nodes_that_were_not_tried_for_the_longest_time_come_first() -> None:
