@@ -14,7 +14,7 @@ from railnet.validate.probe_objects import LABEL, Run
 
 
 class IdleNodes(NamedTuple):
-    """The nodes that may be tried, the one that was not tried for the longest time first; and why others may not."""
+    """The nodes that may be tried, the one whose last try is the oldest first; and why others may not."""
 
     names: tuple[str, ...]
     left_alone: Mapping[str, str]

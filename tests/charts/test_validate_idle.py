@@ -9,6 +9,7 @@ from railnet import VERSION
 from railnet.__main__ import _parser
 from railnet.apiserver.client import Answer
 from railnet.apiserver.request import ApiGroup, Request
+from railnet.fabric.topology_labels import RAILS
 from railnet.validate.node_verdict import TYPE
 from railnet.validate.probe_objects import LONGEST_IDLE_RUN_SECONDS
 from tests.charts import features
@@ -72,6 +73,13 @@ def test_tries_are_below_every_other_pod_and_preempt_none() -> None:
 
     assert (found["value"], found["preemptionPolicy"]) == (-1_000_000_000, "Never")
     assert pod()["priorityClassName"] == NAME
+
+
+@pytest.mark.slow
+def test_run_itself_is_kept_off_nodes_with_rails_where_there_are_others() -> None:
+    (preferred,) = pod()["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+
+    assert preferred["preference"]["matchExpressions"] == [{"key": RAILS, "operator": "DoesNotExist"}]
 
 
 @pytest.mark.slow
