@@ -1,6 +1,7 @@
 """Which rails of the cluster reach each other, as `railnet validate --publish` leaves it in a ConfigMap. Pure.
 
-Who may write ConfigMaps of Railnet's namespace may have written anything there, so the content is bounded and checked.
+Who may write ConfigMaps of Railnet's namespace may have written anything there, so what is kept of the content is bounded and checked. The API server
+takes a MiB of it at most (ValidateConfigMap of k8s.io/kubernetes/pkg/apis/core/validation).
 """
 
 import json
@@ -15,7 +16,6 @@ KEY = "reach.json"
 _FORMAT = 1
 MOST_RAILS = 64  # as many as a pod's network-status may name (railnet.objects.network_status)
 _MOST_PAIRS = MOST_RAILS * (MOST_RAILS - 1) // 2
-_MOST_CHARACTERS = 256 << 10  # so many pairs have 90 KiB
 
 Reach = Mapping[frozenset[int], bool]
 """By two rails, whether they reach each other; what is not there is not known."""
@@ -52,10 +52,7 @@ def config_map(reach: Reach, moment: datetime) -> dict[str, Any]:
 def parse(document: Mapping[str, Any]) -> PublishedReach:
     """Read the ConfigMap. What is not as `config_map` writes it says nothing, and why."""
     try:
-        text = document["data"][KEY]
-        if len(text) > _MOST_CHARACTERS:
-            raise ValueError(f"it has more than {_MOST_CHARACTERS >> 10} KiB")
-        told = json.loads(text)
+        told = json.loads(document["data"][KEY])
         if type(told["format"]) is not int or told["format"] != _FORMAT:
             raise ValueError(f"its format is {told['format']!r:.40}, and this Railnet knows {_FORMAT}")
         if len(told["reach"]) > _MOST_PAIRS:

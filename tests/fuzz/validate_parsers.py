@@ -74,7 +74,7 @@ def rank(data: bytes) -> None:
 
 
 PARSERS = (
-    Parser("published-reach", published, (), {"railnet.fabric.published_reach": ("parse", "_pair")}, largest=1 << 14),
+    Parser("published-reach", published, (), {"railnet.fabric.published_reach": ("parse", "_pair")}),
     Parser(
         "validate-rank",
         rank,
