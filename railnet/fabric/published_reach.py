@@ -25,12 +25,12 @@ class PublishedReach(NamedTuple):
     """What was found out last.
 
     Attributes:
-        found: the date, such as 2026-11-27; empty if nothing is published.
+        date: of the run, such as 2026-11-27; empty if nothing is published.
         trouble: why what is published cannot be read; empty if it can.
     """
 
     reach: Reach = MappingProxyType({})
-    found: str = ""
+    date: str = ""
     trouble: str = ""
 
 

@@ -31,7 +31,7 @@ class RailsApart(NamedTuple):
 
     pod: RailsOfPod
     other: RailsOfPod
-    found: str
+    date: str
 
 
 def rails_on_node(pod: Mapping[str, Any]) -> frozenset[int]:
@@ -56,13 +56,13 @@ def rails_apart(pods: Iterable[RailsOfPod], published: PublishedReach) -> RailsA
             first_with.setdefault(pod.rails, pod)
     firsts = list(first_with.values())[:_MOST_SETS]
     two = first_apart([pod.rails for pod in firsts], published.reach)
-    return None if two is None else RailsApart(firsts[two[0]], firsts[two[1]], published.found)
+    return None if two is None else RailsApart(firsts[two[0]], firsts[two[1]], published.date)
 
 
 def words(apart: RailsApart) -> str:
     """Return what is said of it: what was seen, what it means, and what to do."""
     return (
-        f"pods {_shown(apart.pod)} and {_shown(apart.other)} do not reach each other over net1, as railnet validate found on {apart.found}, so "
+        f"pods {_shown(apart.pod)} and {_shown(apart.other)} do not reach each other over net1, as railnet validate found on {apart.date}, so "
         "the job hangs at its first connection; have its pods request all rails, or a pool of one rail, or select a rail by DRA "
         '(docs/validate.md, "Which rails reach each other")'
     )
@@ -73,7 +73,7 @@ def as_json(apart: RailsApart | None) -> dict[str, Any] | None:
     if apart is None:
         return None
     pods = [{"name": pod.name, "rails": sorted(pod.rails)} for pod in (apart.pod, apart.other)]
-    return {"pods": pods, "found": apart.found}
+    return {"pods": pods, "found": apart.date}
 
 
 def _shown(pod: RailsOfPod) -> str:

@@ -22,7 +22,7 @@ PROBE = f"{_FOLDER}/{PROBE_FILE}"
 IMAGE = "python:3-slim"
 RESOURCE = "rdma/ib_vf"
 LONGEST_RUN_SECONDS = 6 * 3600  # a pod whose run was killed ends by itself
-LONGEST_IDLE_RUN_SECONDS = 1800  # of a run that nobody waits for; charts/railnet/templates/validate has the same number
+LONGEST_IDLE_RUN_SECONDS = 1800  # of a run on idle nodes; charts/railnet/templates/validate has the same number
 _NOBODY = 65534  # the user of Debian's and Alpine's images that owns no file
 
 

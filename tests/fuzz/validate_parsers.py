@@ -47,9 +47,9 @@ def reach(data: bytes) -> None:
 def published(data: bytes) -> None:
     """Judge what a ConfigMap says of rails that reach each other: two numbers and a verdict with a date, or why it says nothing."""
     found = published_reach.parse({"data": {published_reach.KEY: data.decode(errors="replace")}})
-    assert bool(found.found) != bool(found.trouble)
+    assert bool(found.date) != bool(found.trouble)
     assert len(found.trouble) < 1024
-    assert len(found.found) in (0, len("2026-11-27"))
+    assert len(found.date) in (0, len("2026-11-27"))
     for rails, reached in found.reach.items():
         assert len(rails) == 2
         assert type(reached) is bool

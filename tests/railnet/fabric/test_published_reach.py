@@ -19,7 +19,7 @@ def rails(*numbers: int) -> frozenset[int]:
 def test_what_is_published_is_read_as_it_was_found() -> None:
     found = parse(config_map(REACH, MOMENT))
 
-    assert (found.reach, found.found, found.trouble) == (REACH, "2026-11-27", "")
+    assert (found.reach, found.date, found.trouble) == (REACH, "2026-11-27", "")
 
 
 def test_rails_of_the_most_that_a_pod_may_have_are_read() -> None:
@@ -51,7 +51,7 @@ def content(**changes: Any) -> str:
 def test_anything_else_says_nothing_and_why(text: str) -> None:
     found = parse({"data": {KEY: text}})
 
-    assert (found.reach, found.found) == ({}, "")
+    assert (found.reach, found.date) == ({}, "")
     assert found.trouble.startswith(
         "ConfigMap railnet/railnet-rail-reach is not as `railnet validate --publish` writes it ("
     )

@@ -330,7 +330,7 @@ def test_what_was_known_of_rails_stays_while_the_api_server_refuses(
         lambda: (latest := reach.latest()) and len(server.requests) > asked + 1 and latest, SECONDS, "requests"
     )
 
-    assert (known.found, reach.has_changed) == ("2026-11-27", False)
+    assert (known.date, reach.has_changed) == ("2026-11-27", False)
 
 
 class Terminal:

@@ -119,7 +119,7 @@ def test_rank_that_fails_says_where_and_why(pod: Path, fault: str, end: RankEnd,
 
 
 @pytest.mark.parametrize(
-    ("fault", "limits", "at"), [("nobody", (2.0, 60.0), "meeting"), ("hangs", (60.0, 1.0), "8 bytes")]
+    ("fault", "limits", "at"), [("alone", (2.0, 60.0), "meeting"), ("hangs", (60.0, 1.0), "8 bytes")]
 )
 def test_rank_that_hangs_is_ended_at_the_limit_of_its_step(
     pod: Path, fault: str, limits: tuple[float, float], at: str

@@ -228,7 +228,7 @@ def test_node_that_cannot_be_tried_is_named_with_the_reason() -> None:
     assert "node d is left alone: it has 1 rdma/ib_vf, and 2 rails are to be tested" in cluster.said
 
 
-def test_what_nobody_reads_of_nodes_is_not_kept() -> None:
+def test_parts_of_nodes_that_no_code_reads_are_not_kept() -> None:
     whole = node("a") | {"spec": {"unschedulable": True, "podCIDR": "10.0.0.0/24"}}
     whole["metadata"]["managedFields"] = [{}]
     whole["metadata"]["labels"]["feature.node.kubernetes.io/cpu-cpuid.AVX"] = "true"
@@ -408,7 +408,7 @@ def test_pod_that_a_job_preempts_before_it_runs_is_not_awaited_and_its_node_keep
     assert conditions(cluster).keys() == {"a", "c"}
 
 
-def test_run_ends_if_nobody_says_whether_pods_have_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_ends_if_the_api_server_does_not_say_whether_pods_have_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = idle_cluster()
     preempted(cluster, "b")
     monkeypatch.setattr(ProbePods, "serving", no_answer)
@@ -419,7 +419,7 @@ def test_run_ends_if_nobody_says_whether_pods_have_gone(monkeypatch: pytest.Monk
     assert cluster.left() == []
 
 
-def test_failures_are_not_known_to_be_the_rails_if_nobody_says_whether_pods_have_gone(
+def test_failures_are_not_the_rails_if_the_api_server_does_not_say_whether_pods_have_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = idle_cluster()
