@@ -4,6 +4,7 @@ Their pods are on the last node: what the first node has beside Railnet is pods'
 """
 
 import contextlib
+import itertools
 import json
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -21,7 +22,9 @@ from tests.cluster.process import wait_until
 from tests.cluster.worker import Worker
 
 _DEFINITION = "CustomResourceDefinition"
-_SECONDS = 400  # kubelet looks about once a minute whether a Secret that a pod has mounted has changed
+_SECONDS = 400.0
+_LOOK_SECONDS = 5
+_LOOKS = "railnet-tests/looks"
 _NOBODY = 65532  # the user of the images that operators build on
 _Object = dict[str, Any]
 
@@ -183,19 +186,27 @@ def _wait_until_served(kubectl: Kubectl, definitions: list[_Object]) -> None:
 
 
 def _wait_until_ready(kubectl: Kubectl, operator: Operator, objects: list[_Object]) -> None:
-    for thing in objects:
-        if thing["kind"] == "Deployment":
-            try:
-                kubectl.run(
-                    "rollout",
-                    "status",
-                    f"deployment/{thing['metadata']['name']}",
-                    f"--namespace={operator.namespace}",
-                    f"--timeout={_SECONDS}s",
-                )
-            except subprocess.CalledProcessError as error:
-                error.add_note(log(kubectl, operator)[-4000:])
-                raise
+    """Wait for the Deployments of an operator.
+
+    An operator makes its certificate itself, in a Secret that its pod has mounted. Kubelet gives a changed Secret to a pod when it looks at the
+    pod, about once a minute, or at once when the pod has changed. So each look writes an annotation.
+    """
+    names = [f"deployment/{thing['metadata']['name']}" for thing in objects if thing["kind"] == "Deployment"]
+    ready = ("rollout", "status", *names, f"--namespace={operator.namespace}", f"--timeout={_LOOK_SECONDS}s")
+    looks = itertools.count(1)
+
+    def are_ready() -> bool:
+        if kubectl.answers(*ready):
+            return True
+        pods = ("pods", "--all", f"--namespace={operator.namespace}")
+        kubectl.run("annotate", *pods, "--overwrite", f"{_LOOKS}={next(looks)}")
+        return False
+
+    try:
+        wait_until(are_ready, _SECONDS, " ".join(ready))
+    except TimeoutError as error:
+        error.add_note(log(kubectl, operator)[-4000:])
+        raise
 
 
 def _list(objects: list[_Object]) -> str:
