@@ -14,7 +14,7 @@ AUTO = "auto"  # of rails: as many as the worker has GPUs, but not more than its
 NONE = "none"  # of sharedMemory: what the container runtime gives, which is 64 MiB
 MEMORY = "4Gi"  # of each task, as the templates have it
 TENSORFLOW_PORT, PYTORCH_PORT = 2222, 29500  # the templates' port; the default of torch.distributed
-_LONGEST_NAME = 63  # RFC 1035 label: a Service has the task's name, and the pods' label has the job's
+LONGEST_NAME = 63  # RFC 1035 label: a Service has the task's name, the pods' label has the job's, and JobSet wants it of a pod's name
 LONGEST_ARGUMENT = 32 << 12  # execve(2): MAX_ARG_STRLEN, for one argument or variable with its final NUL
 _ONE_PROCESS = frozenset({"python", "python3"})
 _STARTS_PROCESSES = (
@@ -173,8 +173,8 @@ def _of_tasks(job: TrainingJob) -> Iterator[str]:
     if job.command and job.script is not None:
         yield "command and script exclude each other; remove one of them"
     longest = max((len(task.name) for task in job.tasks), default=0)
-    if longest > _LONGEST_NAME:
-        yield f"name is {job.name!r}, so a task's name has {longest} characters; it may have {_LONGEST_NAME}: shorten name"
+    if longest > LONGEST_NAME:
+        yield f"name is {job.name!r}, so a task's name has {longest} characters; it may have {LONGEST_NAME}: shorten name"
     if job.script is not None and len(job.script.encode()) >= LONGEST_ARGUMENT:
         yield f"script has more than {LONGEST_ARGUMENT - 1} bytes; put it into the image"
     shared = parsed(job.shared_memory) if job.shared_memory else None

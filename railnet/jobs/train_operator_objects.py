@@ -9,18 +9,19 @@ from typing import NamedTuple
 
 from railnet.errors import Misconfigured
 from railnet.jobs import railnet_labels
-from railnet.jobs.train_job import WORKER, Kind, TrainingJob
+from railnet.jobs.train_job import LONGEST_NAME, WORKER, Kind, TrainingJob
 from railnet.jobs.train_job_objects import JsonObject, container_of, pod_metadata, pod_spec
 from railnet.jobs.train_mpi_objects import check_mpi
 
 _INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-_RESTARTED_AS_A_WHOLE = ("jobset", "trainjob")
 _JOBSET_RESTARTS = 3  # of the whole job, where the file says nothing: JobSet's own default is none
 _CLEAN_UP = "None"  # pods stay after the end, so that their logs can be read
 _PYTORCH_PORT_NAME = "pytorchjob-port"  # by which the operator finds MASTER_PORT; without such a port it is 23456
 _TRAINER = "trainer.kubeflow.org"
 # kubeflow/trainer, pkg/constants/constants.go: the Job that trains has this label, and both the Job and its container have this name.
 _NODE, _STEP = "node", {f"{_TRAINER}/trainjob-ancestor-step": "trainer"}
+_REPLICATED = {"jobset": WORKER, "trainjob": _NODE}  # the replicated job of what is a JobSet, or becomes one
+_POD_SUFFIX = "-abcde"  # as JobSet's webhook has it: what the Job controller adds to a pod's name
 
 
 class OperatorObject(NamedTuple):
@@ -92,7 +93,15 @@ def check_as(job: TrainingJob, name: str | None, keys: Collection[object] = ()) 
             f"rendezvous is net1, and the pods of a {wanted.kind} meet by the operator's names on eth0 (their data go over net1 all the same); "
             "remove rendezvous"
         )
-    if name in _RESTARTED_AS_A_WHOLE and "restart" in keys:
+    if name not in _REPLICATED:
+        return
+    # JobSet's webhook (pkg/webhooks/jobset_webhook.go, longestPodName) refuses the JobSet otherwise; that of a TrainJob is made later, by Trainer.
+    longest = f"{job.name}-{_REPLICATED[name]}-0-{job.workers - 1}{_POD_SUFFIX}"
+    if len(longest) > LONGEST_NAME:
+        raise Misconfigured(
+            f"name is {job.name!r}, so the name of a pod of the {wanted.kind} has {len(longest)} characters; it may have {LONGEST_NAME}: shorten name"
+        )
+    if "restart" in keys:
         raise Misconfigured(
             f"restart is {job.restart}, and a {wanted.kind} starts the whole job again, in new pods, when a worker fails, as often as retries says; "
             "remove restart"

@@ -183,6 +183,19 @@ def test_file_that_cannot_be_the_object_is_refused(text: str, name: str | None, 
         job_of(text, "job.yaml", name)
 
 
+@pytest.mark.parametrize(
+    ("name", "most", "workers"), [("jobset", 46, 10), ("jobset", 45, 11), ("trainjob", 48, 10), ("trainjob", 47, 11)]
+)
+def test_name_of_which_job_set_would_refuse_the_pods_is_refused(name: str, most: int, workers: int) -> None:
+    text = f"kind: pytorch\nimage: b\nworkers: {workers}\ncommand: [torchrun, x]\n"
+
+    assert job_of(f"{text}name: {'a' * most}\n", "job.yaml", name).workers == workers
+    with pytest.raises(
+        Misconfigured, match=r"line 5: name is 'a+', .* has 64 characters; it may have 63: shorten name"
+    ):
+        job_of(f"{text}name: {'a' * (most + 1)}\n", "job.yaml", name)
+
+
 @pytest.fixture
 def server() -> MemoryApiServer:
     return MemoryApiServer()
