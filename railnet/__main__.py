@@ -9,7 +9,7 @@ from pathlib import Path
 
 from railnet import VERSION, daemon_process
 from railnet.bundle import arguments as bundle
-from railnet.cli.arguments import add_command, add_output, number_of, output_of, rails_of
+from railnet.cli.arguments import add_command, add_configuration, add_output, number_of, output_of, rails_of
 from railnet.cli.closed_pipe import ended_by_a_closed_pipe
 from railnet.cli.completion import SHELLS, complete, script
 from railnet.cli.exit_status import ExitStatus
@@ -97,7 +97,7 @@ def _parser(name: str = RAILNET) -> argparse.ArgumentParser:
     for command in (node, install, uninstall, admission, explain, controllers):
         # Of `admission --config FILE explain`, the half that stands last would else put its default over the other's.
         default = argparse.SUPPRESS if command is explain else DEFAULT_PATH
-        command.add_argument("--config", type=Path, default=default, help=f"the node configuration ({DEFAULT_PATH})")
+        add_configuration(command, default, DEFAULT_PATH)
     for command in (node, uninstall):
         command.add_argument(
             "--health-port",

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from railnet.cli.arguments import add_connection, add_rails, number_of, rails_of
+from railnet.cli.arguments import add_configuration, add_connection, add_rails, number_of, rails_of
 from railnet.cli.exit_status import ExitStatus
 from railnet.cli.messages import say, tell
 
@@ -33,7 +33,7 @@ def add(bundle: argparse.ArgumentParser, configuration: Path) -> None:
     which.add_argument(
         "--print", action="store_true", help="print the part of this node as JSON in place of writing an archive"
     )
-    bundle.add_argument("--config", type=Path, default=configuration, help=f"the node configuration ({configuration})")
+    add_configuration(bundle, configuration, configuration)
     bundle.add_argument(
         "--timeout", type=_seconds, default=300.0, metavar="SECONDS", help="how long the nodes may take together (300)"
     )

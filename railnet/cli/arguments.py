@@ -5,6 +5,7 @@ A command has an option only if it heeds it.
 
 import argparse
 import re
+from pathlib import Path
 from typing import TypeAlias
 
 from railnet.cli.output import Form, Output, chosen
@@ -75,6 +76,17 @@ def add_rails(command: argparse.ArgumentParser) -> None:
         metavar="RESOURCE",
         help=f"a resource whose devices are VFs of rails; may be repeated ({RAILS})",
     )
+
+
+def add_configuration(command: argparse.ArgumentParser, default: Path | str, shown: Path) -> None:
+    """Add `--config`; `shown` is where the file is without it, also where `default` is argparse.SUPPRESS."""
+    command.add_argument("--config", type=_file, default=default, help=f"the node configuration ({shown})")
+
+
+def _file(text: str) -> Path:
+    if not text:  # as of a variable that is not set; Path makes the working folder of it
+        raise argparse.ArgumentTypeError("the path is empty; name a file, or leave --config out")
+    return Path(text)
 
 
 def number_of(text: str) -> float:

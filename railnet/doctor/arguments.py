@@ -3,13 +3,13 @@
 import argparse
 from pathlib import Path
 
-from railnet.cli.arguments import add_connection, add_namespace, add_output, add_rails
+from railnet.cli.arguments import add_configuration, add_connection, add_namespace, add_output, add_rails
 
 
 def add(doctor: argparse.ArgumentParser, configuration: Path) -> None:
     """Add the options; `configuration` is where the node's configuration is by default."""
     add_output(doctor)
-    doctor.add_argument("--config", type=Path, default=configuration, help=f"the node configuration ({configuration})")
+    add_configuration(doctor, configuration, configuration)
     what = doctor.add_mutually_exclusive_group()
     what.add_argument("--pod", metavar="NAME", help="look at this pod by a kubeconfig, and not at this node")
     what.add_argument("--cluster", action="store_true", help="look at all nodes and pods by a kubeconfig")

@@ -7,6 +7,7 @@ import pytest
 
 from railnet.__main__ import _parser
 from railnet.cli.arguments import output_of
+from railnet.cli.exit_status import ExitStatus
 from railnet.cli.output import Form
 
 SHARED = {
@@ -126,3 +127,17 @@ def test_namespace_that_is_none_is_refused(line: str, name: str, capsys: pytest.
 
     assert ended.value.code == 2
     assert " is no name of a namespace, which has " in capsys.readouterr().err
+
+
+CONFIGURED = [parser for parser in COMMANDS if any("--config" in action.option_strings for action in parser._actions)]
+
+
+@pytest.mark.parametrize("command", CONFIGURED, ids=lambda command: command.prog)
+def test_empty_path_of_the_configuration_is_an_error_of_the_command_line(
+    command: argparse.ArgumentParser, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.parse_args(["--config", ""])
+
+    assert ended.value.code == ExitStatus.USAGE
+    assert "argument --config: the path is empty; name a file, or leave --config out" in capsys.readouterr().err
