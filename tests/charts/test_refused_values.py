@@ -62,6 +62,10 @@ REFUSED: list[tuple[features.Values, str]] = [
             ("node.groups, node", {"node.groups": [group("node", admission={"priorityClass": "ptr"})]}),
         )
     ),
+    (
+        {"validate.idle.resource": "rdma/rail7"},
+        "validate.idle.resource is rdma/rail7, and the pools of the nodes are rdma/ib_vf: name one of them, or none",
+    ),
     ({"node.groups": [group("a"), group("b"), group("a")]}, "two of node.groups have the name a"),
 ]
 

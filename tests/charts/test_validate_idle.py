@@ -61,6 +61,26 @@ def test_jobs_with_vfs_of_all_pools_of_all_nodes_have_rails() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("pools", "values", "tried", "others"),
+    [
+        (["rdma/rail1", "rdma/ib_vf"], {}, "rdma/ib_vf", ["rdma/rail1"]),
+        (["rdma/rail0", "rdma/rail1"], {}, "rdma/rail0", ["rdma/rail1"]),
+        (["rdma/rail0", "rdma/rail1"], {"validate.idle.resource": "rdma/rail1"}, "rdma/rail1", ["rdma/rail0"]),
+    ],
+)
+def test_run_tries_a_pool_that_the_nodes_have(
+    pools: list[str], values: features.Values, tried: str, others: list[str]
+) -> None:
+    of_nodes = {"node.configuration.pools": [{"resource": pool} for pool in pools]}
+    documents = rendered(**features.IDLE, **of_nodes, **values)
+    (container,) = of_kind(documents, "CronJob", NAME)["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    arguments = _parser().parse_args(container["args"])
+
+    assert (arguments.resource, arguments.other_resource) == (tried, others)
+
+
+@pytest.mark.slow
 def test_run_ends_with_its_pods_and_is_not_tried_twice() -> None:
     assert job()["activeDeadlineSeconds"] == LONGEST_IDLE_RUN_SECONDS
     assert (job()["backoffLimit"], pod()["restartPolicy"]) == (0, "Never")
