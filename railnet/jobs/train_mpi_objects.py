@@ -20,6 +20,8 @@ SUCCESS_POLICY = "successPolicy"
 _PORT = 2222  # a user that is not root may open it, and the node's own sshd has 22
 _FIRST_SECONDS = 3
 _MOST_REFUSALS = 30  # of one worker, a second apart
+# Of one worker. While its image is fetched its name leads to it, and nothing listens there; other errors do not come from that.
+_MINUTES_TO_SSHD, _MINUTES_TO_SSH = 30, 5
 _VOLUME, _MOUNT = "railnet-ssh", "/etc/railnet-ssh"
 # ssh demands that its files belong to the container's user. A folder of the image may be a volume that all workers share, so the pod has one of its own.
 _KEYS_VOLUME, _KEYS = "railnet-ssh-files", "/run/railnet-ssh"
@@ -107,16 +109,35 @@ command -v ssh >/dev/null || {{
 [ -s {_KEYS}/others ] && sleep {_FIRST_SECONDS}
 (
     while read -r host _; do
-        tries=0 refusals=0
+        read -r now _ </proc/uptime
+        tries=0 refusals=0 no_pod=${{now%.*}} no_sshd=${{now%.*}}
         until said=$(ssh -F {_KEYS}/ssh_config "$host" true </dev/null 2>&1); do
-            case $?:$said in
+            status=$? why=$said
+            read -r now _ </proc/uptime
+            now=${{now%.*}}
+            case $status:$said in
             255:*"Permission denied"* | 255:*"No user exists"*) refusals=$((refusals + 1)) ;;
-            255:*) ;; # it cannot be reached yet, or is a pod of an older job of this name
+            255:*"Could not resolve"*) no_pod=$now no_sshd=$now ;;
+            255:*"Connection refused"*)
+                no_sshd=$now why="nothing listens on its port {_PORT} (Connection refused); its log may say why"
+                ;;
+            255:*"Host key verification failed"*) # for a moment it can be a pod of an older job of this name
+                why="its host key is not the one of this job (Host key verification failed); run railnet train down, and then up"
+                ;;
+            255:*"timed out"*) why="its port {_PORT} does not answer; a NetworkPolicy that closes it between the job's pods does that ($said)" ;;
+            255:*) ;;
             *) refusals=$((refusals + 1)) ;;
             esac
             [ $((tries % 30)) != 0 ] || echo "railnet: waiting for $host: $said" >&2
             if [ $refusals = {_MOST_REFUSALS} ]; then
                 echo "railnet: $host has refused ssh {_MOST_REFUSALS} times: $said; the log of that worker may say more" >&2
+                exit 1
+            fi
+            minutes=''
+            [ $((now - no_sshd)) -lt {_MINUTES_TO_SSH * 60} ] || minutes={_MINUTES_TO_SSH}
+            [ $((now - no_pod)) -lt {_MINUTES_TO_SSHD * 60} ] || minutes={_MINUTES_TO_SSHD}
+            if [ -n "$minutes" ]; then
+                echo "railnet: ssh has not reached $host for $minutes minutes: $why" >&2
                 exit 1
             fi
             tries=$((tries + 1))

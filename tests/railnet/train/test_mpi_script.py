@@ -20,6 +20,8 @@ _SSH = """\
 #!/bin/sh
 read -r calls <calls || calls=0
 echo $((calls + 1)) >calls
+read -r uptime _ <uptime
+echo "$((${uptime%.*} + ${TAKES-1})).50 9.99" >uptime
 [ "$calls" -lt "$FAILURES" ] || exit 0
 echo "$SAYS" >&2
 exit "$STATUS"
@@ -52,6 +54,7 @@ class Container:
         self.add("ssh", _SSH)
         self.add("sshd", _SSHD)
         (folder / "calls").touch()
+        (folder / "uptime").write_text("7000.50 9.99\n")
         secret, job = self._objects()
         for name in ("secret", "keys"):
             (folder / name).mkdir()
@@ -71,6 +74,7 @@ class Container:
             "/etc/railnet-ssh": "secret",
             "/etc/": "etc-",
             "/proc/self/": "proc-",
+            "/proc/uptime": "uptime",
             "/usr/sbin/": "sbin-",
         }
         for there, name in places.items():
@@ -94,11 +98,10 @@ class Container:
         words = [str(self._programs / "sh"), "-c", self._script, "railnet", *_ENVIRONMENT]
         return self._run(words, {"JOB_COMPLETION_INDEX": str(index), **more})
 
-    def reaches(self, failures: int, status: int, says: str) -> Ended:
-        """Run it as worker 0, whose ssh fails so many times, with this status and these words."""
-        ended = self.starts(
-            0, {"FAILURES": str(failures), "STATUS": str(status), "SAYS": says, "host": "mine", "user": "me"}
-        )
+    def reaches(self, failures: int, status: int, says: str, takes: int = 1) -> Ended:
+        """Run it as worker 0, whose ssh fails so many times, with this status and these words, and takes so many seconds each time."""
+        variables = {"FAILURES": str(failures), "STATUS": str(status), "SAYS": says, "TAKES": str(takes)}
+        ended = self.starts(0, {**variables, "host": "mine", "user": "me"})
         return ended._replace(said=ended.said.strip())
 
     @property
@@ -166,6 +169,38 @@ def test_worker_0_fails_when_ssh_is_refused_again_and_again(container: Container
 
     assert (ended.status, container.calls, ended.printed) == (1, 30, "")
     assert f"a-1.a.a.svc has refused ssh 30 times: {says}; the log of that worker may say more" in ended.said
+
+
+_CHANGED = "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed."
+_REFUSED = "ssh: connect to host a-1.a.a.svc port 2222: Connection refused"
+_TIMED_OUT = "ssh: connect to host a-1.a.a.svc port 2222: Connection timed out"
+_NO_ROUTE = "ssh: connect to host a-1.a.a.svc port 2222: No route to host"
+
+
+@pytest.mark.parametrize(
+    ("says", "minutes", "why"),
+    [
+        (_CHANGED, 5, "its host key is not the one of this job"),
+        (_TIMED_OUT, 5, "its port 2222 does not answer; a NetworkPolicy"),
+        ("Connection timed out during banner exchange", 5, "its port 2222 does not answer; a NetworkPolicy"),
+        (_NO_ROUTE, 5, _NO_ROUTE),
+        (_REFUSED, 30, "nothing listens on its port 2222"),
+    ],
+)
+def test_worker_0_fails_and_says_why_when_it_does_not_reach_a_worker(
+    container: Container, says: str, minutes: int, why: str
+) -> None:
+    ended = container.reaches(999, 255, says, takes=6)
+
+    assert (ended.status, ended.printed, container.calls) == (1, "", minutes * 10)
+    last = ended.said.splitlines()[-1]
+    assert last.startswith(f"railnet: ssh has not reached a-1.a.a.svc for {minutes} minutes: {why}")
+
+
+def test_worker_that_has_no_pod_yet_is_awaited(container: Container) -> None:
+    unknown = "ssh: Could not resolve hostname a-1.a.a.svc: Name or service not known"
+
+    assert container.reaches(50, 255, unknown, takes=3600).status == 0
 
 
 def test_few_refusals_are_awaited(container: Container) -> None:
