@@ -41,7 +41,7 @@ PER_ROUND = {1: 40, 8: 40}
 LOADS = {"plain": 0, "no_rail": 0, "one_rail": 1, "eight_rails": 8}
 PLAIN = "plain"  # the only load without the daemon
 MOVES = 40  # in each round
-REST_SECONDS = 20.0  # two looks at the whole node (railnet/daemon/periodic_resync.py)
+REST_SECONDS = 20.0  # two looks at the whole node (railnet/daemon/resync/periodic_resync.py)
 _CPUCLOCK_SCHED = 2  # include/linux/posix-timers_types.h
 
 

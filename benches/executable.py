@@ -17,7 +17,7 @@ from pathlib import Path
 from cni.host import frames
 from cni.host.daemon import SOCKET
 from railnet.configuration import Configuration, HostConfiguration
-from railnet.daemon.conflist_keeper import ConflistKeeper
+from railnet.daemon.conflist.keeper import ConflistKeeper
 from railnet.install import python_bundle
 from railnet.install.installer import install
 from simnode.linux import libc

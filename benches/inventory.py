@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from railnet.daemon.periodic_resync import look_again
+from railnet.daemon.resync.periodic_resync import look_again
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf.changed_functions import EVERYTHING, MOST, ChangedFunctions
 from railnet.vf.vf_table import VfTable

@@ -20,7 +20,7 @@ import urllib.request
 from pathlib import Path
 
 from railnet.apiserver.service_account import FOLDER
-from railnet.daemon import late_imports
+from railnet.daemon.process import late_imports
 from railnet.vf.guid import Guid
 from railnet.vf.pci_address import PciAddress
 from simnode.hardware.pf_properties import SimulatedPf
@@ -33,7 +33,7 @@ VFS = 9  # on each PF: eight for the pods that stay, one for those that come and
 PODS = 1000
 EVERY = 250
 SCRAPE_EVERY = 10
-STARTED_SECONDS = 5.0  # after one second all ports are read (railnet/daemon/port_watch.py)
+STARTED_SECONDS = 5.0  # after one second all ports are read (railnet/daemon/resync/port_watch.py)
 REST_SECONDS = 2.0  # messages to the API server
 NODE = "bench"
 IMPORTS = {
@@ -60,7 +60,7 @@ def resident():
         return int(next(line.split()[1] for line in status if line.startswith("VmRSS:")))
 before = resident()
 print(before, 0.0)
-from railnet.daemon import late_imports
+from railnet.daemon.process import late_imports
 late_imports.postpone()
 print(resident() - before, time.process_time() * 1000)
 for name in sys.argv[1:]:

@@ -240,7 +240,7 @@ def _node(arguments: argparse.Namespace) -> ExitStatus:
 def _be_daemon(arguments: argparse.Namespace, options: DaemonOptions) -> ExitStatus:
     """Become the supervisor, which starts the daemon; or be the daemon, if there is to be no supervisor."""
     if not arguments.no_supervisor:
-        from railnet.daemon import supervisor  # noqa: PLC0415 - see _RUN
+        from railnet.daemon.process import supervisor  # noqa: PLC0415 - see _RUN
 
         supervisor.supervise(daemon_process.__name__, options.words())
     return daemon_process.serve(options)

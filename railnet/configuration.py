@@ -77,7 +77,9 @@ _MOST_BYTES = (
 )  # the most characters that `strict_yaml` takes, of four bytes each; a device would be read without end
 _FIRST_KEY = re.compile(r"[.\[]")  # what ends the first key of a path
 _EVENTS = re.compile(r"[0-9]{1,9}")
-_SHORTEST_WINDOW = 10.0  # of a threshold: the ports are read each ten seconds (railnet/daemon/rail_errors.py)
+_SHORTEST_WINDOW = (
+    10.0  # of a threshold: the ports are read each ten seconds (railnet/daemon/node_object/rail_errors.py)
+)
 _PLUGIN = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]*")
 # The executable's first line names its interpreter below this folder: the kernel reads 255 bytes of it (BINPRM_BUF_SIZE, Linux 5.1), and
 # ends the path at white space (fs/binfmt_script.c). CNI_PATH has ':' between folders.

@@ -53,11 +53,12 @@ def serve(options: DaemonOptions, beats: int | None = None, restarts: int = 0) -
         Misconfigured, OSError: as `composition.run`. PermissionError: the user is not root.
     """
     # What becomes the supervisor imports this module, and needs none of these.
-    from railnet.daemon import late_imports  # noqa: PLC0415
+    from railnet.daemon.process import late_imports  # noqa: PLC0415
 
     late_imports.postpone()  # before the libraries that import these modules
     from railnet import configuration  # noqa: PLC0415
-    from railnet.daemon import composition, heartbeat  # noqa: PLC0415
+    from railnet.daemon import composition  # noqa: PLC0415
+    from railnet.daemon.process import heartbeat  # noqa: PLC0415
     from railnet.kernel.processes.forked_child import in_child  # noqa: PLC0415
 
     require_root(f"railnet {options.command}", CHANGES)

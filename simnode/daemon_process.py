@@ -84,7 +84,7 @@ class Daemon:
         return int(children[-1]) if children else None
 
     def _options(self) -> Sequence[str]:
-        knows_supervisor = self.source is None or (self.source / "railnet/daemon/supervisor.py").exists()
+        knows_supervisor = self.source is None or any((self.source / "railnet/daemon").rglob("supervisor.py"))
         return () if self.supervised or not knows_supervisor else ("--no-supervisor",)
 
     def _environment(self) -> dict[str, str]:

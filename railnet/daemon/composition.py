@@ -29,37 +29,32 @@ from deviceplugin.pool_selection import Pool, assign
 from deviceplugin.registration import Registration
 from deviceplugin.service import PoolService
 from railnet.configuration import Configuration
-from railnet.daemon import (
-    allocated_vfs,
-    attachment_composition,
-    dra_composition,
-    provisioning,
-    rail_errors,
-    rails_condition,
-)
+from railnet.daemon import allocated_vfs, attachment_composition, provisioning
 from railnet.daemon.attachment_composition import NodeParts
-from railnet.daemon.background_tasks import BackgroundTasks
-from railnet.daemon.cni_folders_in_use import CniFoldersInUse
-from railnet.daemon.conflist_keeper import ConflistKeeper
-from railnet.daemon.device_metadata import DeviceMetadata
+from railnet.daemon.conflist.cni_folders_in_use import CniFoldersInUse
+from railnet.daemon.conflist.keeper import ConflistKeeper
+from railnet.daemon.dra import dra_composition
+from railnet.daemon.dra.device_metadata import DeviceMetadata
+from railnet.daemon.dra.resource_slices import NodeSlices
 from railnet.daemon.host_network_pod_query import pods_on_host_network
 from railnet.daemon.kubelet_folder import KubeletSearch
-from railnet.daemon.lost_rails_watch import LostRailsWatch
 from railnet.daemon.memlock_limits import MemlockLimits
 from railnet.daemon.metrics import Gauges, Metrics
 from railnet.daemon.network_status_and_events import publishing
-from railnet.daemon.node_object import NodeObject
-from railnet.daemon.periodic_resync import releasing_ipam, resyncing
+from railnet.daemon.node_object import rail_errors, rails_condition
+from railnet.daemon.node_object.parts import NodeObject
 from railnet.daemon.pf_ports_for_status import PfPortReads
-from railnet.daemon.port_watch import watching_ports
 from railnet.daemon.primary_gc_schedule import sweeping
+from railnet.daemon.process.background_tasks import BackgroundTasks
+from railnet.daemon.process.single_instance import alone
+from railnet.daemon.process.threads import Threads
 from railnet.daemon.rail_counters import RailCounters
 from railnet.daemon.rail_memory_file import waking
-from railnet.daemon.resource_slices import NodeSlices
-from railnet.daemon.resync_requests import ResyncRequests
+from railnet.daemon.resync.lost_rails_watch import LostRailsWatch
+from railnet.daemon.resync.periodic_resync import releasing_ipam, resyncing
+from railnet.daemon.resync.port_watch import watching_ports
+from railnet.daemon.resync.resync_requests import ResyncRequests
 from railnet.daemon.roce_facts_for_status import RoceStatus
-from railnet.daemon.single_instance import alone
-from railnet.daemon.threads import Threads
 from railnet.daemon.unsent_network_status import send_again
 from railnet.errors import Misconfigured, NoAddress
 from railnet.health_server import Health, Pages

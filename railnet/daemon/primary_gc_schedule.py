@@ -10,8 +10,8 @@ from cni.host.errors import CniError
 from cni.primary_configuration import read_folder
 from cni.primary_gc.collector import PrimaryGc
 from railnet.configuration import Configuration
-from railnet.daemon import conflist
-from railnet.daemon.conflist import ConflistFolder
+from railnet.daemon.conflist import conflist
+from railnet.daemon.conflist.conflist import ConflistFolder
 from railnet.errors import Misconfigured
 from railnet.kernel.files import read_below
 
@@ -36,7 +36,7 @@ async def _sweep(primary_gc: PrimaryGc, primary: Primary) -> None:
 
 
 def _primary(configuration: Configuration) -> Primary | None:
-    """Read the primary's configuration; None while there is none, which `railnet.daemon.conflist_keeper` reports."""
+    """Read the primary's configuration; None while there is none, which `railnet.daemon.conflist.keeper` reports."""
     try:
         root = configuration.host.root
         path = conflist.find_primary(ConflistFolder.of(configuration.host), configuration)

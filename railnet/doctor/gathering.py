@@ -16,8 +16,8 @@ from cni import primary_configuration
 from cni.host.errors import CniError
 from cni.host.status import SUBNET_FILE, names_subnet
 from railnet.configuration import Configuration, HostConfiguration, load
-from railnet.daemon import conflist
-from railnet.daemon.conflist import ConflistFolder
+from railnet.daemon.conflist import conflist
+from railnet.daemon.conflist.conflist import ConflistFolder
 from railnet.doctor import kubelet_folders, memlock_limit
 from railnet.doctor.facts import Bridge, Daemon, Facts, Gpus, InheritedSetting, PortFacts, Unread
 from railnet.errors import Misconfigured, NoAddress, NotReady

@@ -4,8 +4,8 @@ import logging
 import stat
 
 from cni.host.errors import CniError
-from railnet.daemon import conflist, foreign_plugins
-from railnet.daemon.conflist import ConflistFolder
+from railnet.daemon.conflist import conflist, foreign_plugins
+from railnet.daemon.conflist.conflist import ConflistFolder
 from railnet.install import conflists_without_railnet
 from railnet.kernel.files import followed, read_below, sync, write_atomically
 

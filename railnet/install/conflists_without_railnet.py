@@ -10,7 +10,7 @@ from typing import Any
 
 from cni.host.appended_plugins import REFERENCE_TYPES, after_railnet
 from cni.host.chain import OURSELVES, parse
-from railnet.daemon.foreign_plugins import ForeignPlugins, Plugin
+from railnet.daemon.conflist.foreign_plugins import ForeignPlugins, Plugin
 
 
 def to_hand_over(foreign: ForeignPlugins) -> tuple[Plugin, ...]:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from railnet.configuration import HostConfiguration
-from railnet.daemon import conflist
-from railnet.daemon.conflist import ConflistFolder
+from railnet.daemon.conflist import conflist
+from railnet.daemon.conflist.conflist import ConflistFolder
 from railnet.install import cni_folders_record, running_plugins
 from railnet.install.executable_location import ExecutableLocation
 from railnet.kernel.files import followed

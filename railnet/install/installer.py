@@ -1,6 +1,6 @@
 """Install the plugin executable with its modules on the host, while the runtime goes on to execute the installed one.
 
-Not here: Railnet's CNI configuration, which the daemon writes once it serves (`railnet.daemon.conflist_keeper`).
+Not here: Railnet's CNI configuration, which the daemon writes once it serves (`railnet.daemon.conflist.keeper`).
 """
 
 import json

@@ -15,8 +15,8 @@ from cni import libcni_cache, primary_configuration
 from cni.host.chain import OURSELVES
 from cni.host.errors import CniError
 from cni.libcni_cache import CachedAdd
-from railnet.daemon import foreign_plugins
-from railnet.daemon.foreign_plugins import ForeignPlugins
+from railnet.daemon.conflist import foreign_plugins
+from railnet.daemon.conflist.foreign_plugins import ForeignPlugins
 from railnet.install import conflists_without_railnet
 from railnet.kernel.files import below, open_below, read_below, write_atomically
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cni.host import lock
 from railnet.configuration import HostConfiguration
-from railnet.daemon.conflist import ConflistFolder
+from railnet.daemon.conflist.conflist import ConflistFolder
 from railnet.dra import prepared_claim_files
 from railnet.install import conflist_removal, former_folders, installer, running_plugins, runtime_cached_configurations
 from railnet.install.executable_location import ExecutableLocation

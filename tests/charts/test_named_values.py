@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from railnet.daemon.rails_condition import RailsCondition, RailsTaint
-from railnet.daemon.topology_labels import TopologyLabels
+from railnet.daemon.node_object.rails_condition import RailsCondition, RailsTaint
+from railnet.daemon.node_object.topology_labels import TopologyLabels
 from tests.charts.rendered import CHART, ROOT
 
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())

@@ -12,14 +12,14 @@ import pytest
 
 from railnet.apiserver.client import RequestFailed
 from railnet.apiserver.request import JsonObject, Request
-from railnet.daemon.node_object_loop import ApiServerOfNode, NodeObjectLoop
-from railnet.daemon.rails_condition import RailsCondition, RailsTaint
+from railnet.daemon.node_object.loop import ApiServerOfNode, NodeObjectLoop
+from railnet.daemon.node_object.rails_condition import RailsCondition, RailsTaint
 from railnet.fabric.rails_condition import TAINT, TYPE
 from tests.cluster.chart import ENABLED
 from tests.cluster.process import until_found, wait_until
 from tests.control_plane.daemon_tokens import OF_NODE_A, daemons
 from tests.control_plane.server import ApiServer
-from tests.railnet.daemon.test_rail_errors import Node
+from tests.railnet.daemon.node_object.test_rail_errors import Node
 from tests.railnet.kernel.tree import PF
 
 _NODE, _PODS = "/api/v1/nodes/node-a", "/api/v1/namespaces/default/pods"

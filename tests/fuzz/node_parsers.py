@@ -37,9 +37,9 @@ from railnet.config_check.chart_values import OWN_VALUES
 from railnet.config_check.checked_file import ThisNode, check
 from railnet.config_check.remark import Remark
 from railnet.configuration import Configuration
-from railnet.daemon import conflist, foreign_plugins
-from railnet.daemon.conflist import Beside
-from railnet.daemon.foreign_plugins import ForeignPlugins
+from railnet.daemon.conflist import conflist, foreign_plugins
+from railnet.daemon.conflist.conflist import Beside
+from railnet.daemon.conflist.foreign_plugins import ForeignPlugins
 from railnet.doctor import cluster_checks
 from railnet.doctor.cluster_parsing import pod_rails
 from railnet.dra import cdi_spec, claim
@@ -628,8 +628,8 @@ PARSERS = (
         own_configuration,
         (Misconfigured,),
         {
-            "railnet.daemon.conflist": ("compose", "named_primary"),
-            "railnet.daemon.foreign_plugins": ("parse", "decide"),
+            "railnet.daemon.conflist.conflist": ("compose", "named_primary"),
+            "railnet.daemon.conflist.foreign_plugins": ("parse", "decide"),
         },
     ),
     Parser(

@@ -24,8 +24,8 @@ from railnet.apiserver.request import ApiObject, Collection, Request, create, ge
 from railnet.configuration import Configuration, Publish
 from railnet.controllers_process.metrics import ControllersMetrics, CountingApiServer
 from railnet.daemon.metrics import Gauges, Metrics
+from railnet.daemon.node_object.rail_errors import RailErrors
 from railnet.daemon.rail_counters import RailCounters
-from railnet.daemon.rail_errors import RailErrors
 from railnet.fabric.rdma_counter_deltas import OF_A_PF, OF_A_VF
 from railnet.jobs.operators import OPERATORS
 from railnet.kernel.kernel_log import KernelLog

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from railnet.configuration import Configuration
-from railnet.daemon.conflist import compose
+from railnet.daemon.conflist.conflist import compose
 from simnode.judge.machine_snapshot import Snapshot, difference
 from simnode.kubernetes.runtime import CheckUnsupported, CniFailed
 from simnode.node import Node, Pod

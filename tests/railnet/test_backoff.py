@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOUBLES = {
     "railnet/backoff.py": "it is the rule",
     "railnet/apiserver/object_watch.py": "the size of a page, no time",
-    "railnet/daemon/supervisor.py": "a look counts as two ticks at most; the program imports nothing of Railnet",
+    "railnet/daemon/process/supervisor.py": "a look counts as two ticks at most; the program imports nothing of Railnet",
 }
 
 

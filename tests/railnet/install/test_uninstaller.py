@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from railnet.configuration import Configuration, HostConfiguration
-from railnet.daemon.conflist import NAME
+from railnet.daemon.conflist.conflist import NAME
 from railnet.install import installer as install_module
 from railnet.install import uninstaller as uninstall_module
 from railnet.install.uninstaller import Leaving, needed_by
