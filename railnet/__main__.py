@@ -329,7 +329,7 @@ def _doctor_by_api(arguments: argparse.Namespace) -> ExitStatus:
         pod_checks,
         pod_gathering,
     )
-    from railnet.validate.baseline import read_reach  # noqa: PLC0415 - see _RUN
+    from railnet.validate.findings.baseline import read_reach  # noqa: PLC0415 - see _RUN
 
     api = connect(os.environ, arguments.kubeconfig, arguments.context, "railnet doctor")
     rails = rails_of(arguments)

@@ -18,7 +18,7 @@ from railnet.validate.mode import Mode
 
 if TYPE_CHECKING:
     from railnet.apiserver.client import ApiServer
-    from railnet.validate.report import Report
+    from railnet.validate.reports.report import Report
 
 _MOST_SECONDS = 600.0
 
@@ -163,14 +163,15 @@ def _run(arguments: argparse.Namespace) -> ExitStatus:
         say(why)
         return ExitStatus.USAGE
     from railnet.cli.connection import connect_to_cluster  # noqa: PLC0415
-    from railnet.validate import baseline, html_file  # noqa: PLC0415
-    from railnet.validate.idle_run import run_idle  # noqa: PLC0415
-    from railnet.validate.judgement import RailLimits  # noqa: PLC0415
-    from railnet.validate.probe_objects import (  # noqa: PLC0415
+    from railnet.validate.findings import baseline  # noqa: PLC0415
+    from railnet.validate.findings.judgement import RailLimits  # noqa: PLC0415
+    from railnet.validate.idle.idle_run import run_idle  # noqa: PLC0415
+    from railnet.validate.probe.probe_objects import (  # noqa: PLC0415
         LONGEST_IDLE_RUN_SECONDS,
         LONGEST_RUN_SECONDS,
         Run,
     )
+    from railnet.validate.reports import html_file  # noqa: PLC0415
     from railnet.validate.validation import AllReduce, WantedTests, validated  # noqa: PLC0415
 
     if arguments.html is not None:
@@ -261,8 +262,8 @@ def _left(report: "Report", api: "ApiServer", arguments: argparse.Namespace) -> 
 
 
 def _show(report: "Report", output: Output) -> None:
-    from railnet.validate.ctrf import as_ctrf  # noqa: PLC0415
-    from railnet.validate.report import WORDS, as_json, rendered  # noqa: PLC0415
+    from railnet.validate.reports.ctrf import as_ctrf  # noqa: PLC0415
+    from railnet.validate.reports.report import WORDS, as_json, rendered  # noqa: PLC0415
 
     told = as_ctrf(report) if output.form is Form.CTRF else as_json(report)
     output.show(told, rendered(report, wide=output.wide), WORDS)
@@ -270,7 +271,7 @@ def _show(report: "Report", output: Output) -> None:
 
 def _has_written(path: Path, report: "Report") -> bool:
     """Write the HTML file; say it if that fails, and return whether it did not. A rail is not wrong for it."""
-    from railnet.validate import html_file  # noqa: PLC0415
+    from railnet.validate.reports import html_file  # noqa: PLC0415
 
     try:
         html_file.write(path, report)
@@ -282,8 +283,8 @@ def _has_written(path: Path, report: "Report") -> bool:
 
 def _has_conditions(api: "ApiServer", report: "Report") -> bool:
     """Set the condition of each node of the run; return whether nodes could be tried, and all conditions be set."""
-    from railnet.validate.idle_run import write_conditions  # noqa: PLC0415
-    from railnet.validate.node_verdict import is_tried, verdicts  # noqa: PLC0415
+    from railnet.validate.idle.idle_run import write_conditions  # noqa: PLC0415
+    from railnet.validate.idle.node_verdict import is_tried, verdicts  # noqa: PLC0415
 
     of_nodes = verdicts(report, datetime.now(UTC))
     return write_conditions(api, of_nodes, say) and is_tried(report, of_nodes)
@@ -293,7 +294,7 @@ def _has_published(api: "ApiServer", report: "Report") -> bool:
     """Publish which rails reach each other; say it if that fails, and return whether it did not."""
     from railnet.apiserver import rail_reach  # noqa: PLC0415
     from railnet.apiserver.client import RequestFailed  # noqa: PLC0415
-    from railnet.validate.rail_reach import known  # noqa: PLC0415
+    from railnet.validate.findings.rail_reach import known  # noqa: PLC0415
 
     reach = known(report.reach)
     if not reach:

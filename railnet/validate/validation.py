@@ -10,18 +10,29 @@ from typing import NamedTuple
 
 from railnet.apiserver.client import ApiServer, RequestFailed
 from railnet.apiserver.request import ApiObject, Collection
-from railnet.validate import all_reduce_program, rail_probe
-from railnet.validate.all_reduce_judgement import judge_all_reduces, untested_all_reduces
-from railnet.validate.all_reduce_run import AllReducePlan, all_reduces, runner, without_taken_pods
-from railnet.validate.baseline import Earlier, uncompared
+from railnet.validate.all_reduce import program
+from railnet.validate.all_reduce.judgement import judge_all_reduces, untested_all_reduces
+from railnet.validate.all_reduce.rail_all_reduce import RailAllReduce, sizes_of
+from railnet.validate.all_reduce.run import AllReducePlan, all_reduces, runner, without_taken_pods
 from railnet.validate.failure import ValidateFailed
-from railnet.validate.job_arrivals import JobArrivals
-from railnet.validate.judgement import RailLimits, judge
-from railnet.validate.measured import Measured, parse, without_failures, without_nodes
+from railnet.validate.findings.baseline import Earlier, uncompared
+from railnet.validate.findings.judgement import RailLimits, judge
+from railnet.validate.findings.rail_reach import (
+    ReachTry,
+    judge_reach,
+    parse_try,
+    plan_tries,
+    sound_places,
+    without_places,
+)
+from railnet.validate.findings.speed_judgement import port_rates, strictly, together
+from railnet.validate.idle.job_arrivals import JobArrivals
 from railnet.validate.mode import Mode
 from railnet.validate.node_try import NodeTry
 from railnet.validate.pair_plan import Pair, Round, plan, untested
-from railnet.validate.probe_objects import (
+from railnet.validate.probe import rail_probe
+from railnet.validate.probe.measured import Measured, parse, without_failures, without_nodes
+from railnet.validate.probe.probe_objects import (
     ALL_REDUCE_FILE,
     CONTAINER,
     PROBE_FILE,
@@ -32,20 +43,10 @@ from railnet.validate.probe_objects import (
     parts,
     reach_command,
 )
-from railnet.validate.probe_pod_state import PodRail
-from railnet.validate.probe_pods import ProbePods, RunsCommands
-from railnet.validate.rail_all_reduce import RailAllReduce, sizes_of
-from railnet.validate.rail_reach import (
-    ReachTry,
-    judge_reach,
-    parse_try,
-    plan_tries,
-    sound_places,
-    without_places,
-)
-from railnet.validate.report import Report, untried_tools
-from railnet.validate.run_description import RunDescription
-from railnet.validate.speed_judgement import port_rates, strictly, together
+from railnet.validate.probe.probe_pod_state import PodRail
+from railnet.validate.probe.probe_pods import ProbePods, RunsCommands
+from railnet.validate.reports.report import Report, untried_tools
+from railnet.validate.reports.run_description import RunDescription
 
 LOOK_SECONDS = 1.0
 _AT_ONCE = 64  # commands in pods; each is a connection of its own to the API server
@@ -224,7 +225,7 @@ class Validation:
         """Create the pods, and return the rails of those that run."""
         programs = {PROBE_FILE: _source(rail_probe.__file__)}
         if self._wanted.all_reduce is not None:
-            programs[ALL_REDUCE_FILE] = _source(all_reduce_program.__file__)
+            programs[ALL_REDUCE_FILE] = _source(program.__file__)
         self._pods.create(self._targets, programs)
         started = self._pods.started(self._targets, self._wanted.start_seconds)
         self._untested += started.untested

@@ -10,12 +10,12 @@ from railnet.__main__ import _parser
 from railnet.apiserver.client import Answer
 from railnet.apiserver.request import ApiGroup, Request
 from railnet.fabric.topology_labels import RAILS
-from railnet.validate.node_verdict import TYPE
-from railnet.validate.probe_objects import LONGEST_IDLE_RUN_SECONDS
+from railnet.validate.idle.node_verdict import TYPE
+from railnet.validate.probe.probe_objects import LONGEST_IDLE_RUN_SECONDS
 from tests.charts import features
 from tests.charts import rendered as chart
 from tests.charts.rendered import CHART, JsonObject, Right, of_kind, rendered, template
-from tests.railnet.validate.test_idle_run import idle_cluster, run_idle
+from tests.railnet.validate.idle.test_idle_run import idle_cluster, run_idle
 
 NAME = "railnet-validate"
 FOLDER = CHART / "templates/validate"

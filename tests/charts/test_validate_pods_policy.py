@@ -8,8 +8,8 @@ from typing import Any
 import celpy
 import pytest
 
-from railnet.validate.probe_objects import Run, Target
-from railnet.validate.probe_objects import pod as probe_pod
+from railnet.validate.probe.probe_objects import Run, Target
+from railnet.validate.probe.probe_objects import pod as probe_pod
 from tests.charts import features
 from tests.charts.rendered import JsonObject, of_kind, rendered
 

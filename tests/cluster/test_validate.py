@@ -12,9 +12,9 @@ import pytest
 
 from railnet.apiserver import rail_reach
 from railnet.cli.connection import connect_with_exec
-from railnet.validate.judgement import RailLimits
-from railnet.validate.probe_objects import LABEL, Run
-from railnet.validate.report import Report
+from railnet.validate.findings.judgement import RailLimits
+from railnet.validate.probe.probe_objects import LABEL, Run
+from railnet.validate.reports.report import Report
 from railnet.validate.validation import Validation, WantedTests
 from tests.cluster.control_plane import ADMIN
 from tests.cluster.ground import NODE

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from railnet.cli.connection import connect_with_exec
-from railnet.validate.judgement import RailLimits
-from railnet.validate.probe_objects import LABEL, Run
-from railnet.validate.report import Report, rendered
+from railnet.validate.findings.judgement import RailLimits
+from railnet.validate.probe.probe_objects import LABEL, Run
+from railnet.validate.reports.report import Report, rendered
 from railnet.validate.validation import AllReduce, Validation, WantedTests
 from tests.cluster import pytorch
 from tests.cluster.control_plane import ADMIN

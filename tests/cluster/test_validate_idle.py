@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from railnet import VERSION
-from railnet.validate.node_verdict import TYPE
-from railnet.validate.probe_objects import LABEL
+from railnet.validate.idle.node_verdict import TYPE
+from railnet.validate.probe.probe_objects import LABEL
 from tests.cluster.ground import NODE
 from tests.cluster.node import PFS, VFS, ClusterNode
 from tests.cluster.process import until_found, wait_until

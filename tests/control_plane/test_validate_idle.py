@@ -11,9 +11,9 @@ import pytest
 
 from railnet.apiserver import node_status
 from railnet.fabric import rails_condition
-from railnet.validate.node_verdict import TYPE
-from railnet.validate.probe_objects import Run, Target
-from railnet.validate.probe_objects import pod as probe_pod
+from railnet.validate.idle.node_verdict import TYPE
+from railnet.validate.probe.probe_objects import Run, Target
+from railnet.validate.probe.probe_objects import pod as probe_pod
 from tests.cluster.manifests import NAMESPACE
 from tests.cluster.process import wait_until
 from tests.control_plane.api import ApiAnswer, JsonObject

@@ -5,15 +5,15 @@ import math
 
 from railnet.errors import Misconfigured
 from railnet.fabric import published_reach
-from railnet.validate import baseline
-from railnet.validate.all_reduce_judgement import judge_all_reduces, untested_all_reduces
-from railnet.validate.all_reduce_result import parse_rank
-from railnet.validate.baseline import compare
-from railnet.validate.judgement import RailLimits, judge
-from railnet.validate.measured import Measured, parse
+from railnet.validate.all_reduce.judgement import judge_all_reduces, untested_all_reduces
+from railnet.validate.all_reduce.rail_all_reduce import NodeRank, RailAllReduce, all_reduce_as_json, all_reduce_lines
+from railnet.validate.all_reduce.result import parse_rank
+from railnet.validate.findings import baseline
+from railnet.validate.findings.baseline import compare
+from railnet.validate.findings.judgement import RailLimits, judge
+from railnet.validate.findings.rail_reach import parse_try
 from railnet.validate.pair_plan import Pair
-from railnet.validate.rail_all_reduce import NodeRank, RailAllReduce, all_reduce_as_json, all_reduce_lines
-from railnet.validate.rail_reach import parse_try
+from railnet.validate.probe.measured import Measured, parse
 from tests.fuzz.parser import Parser
 
 _PAIR = Pair(0, "a", "b")
@@ -80,7 +80,7 @@ PARSERS = (
         rank,
         (ValueError,),
         {
-            "railnet.validate.all_reduce_result": (
+            "railnet.validate.all_reduce.result": (
                 "parse_rank",
                 "_end",
                 "_last_step",
@@ -99,16 +99,22 @@ PARSERS = (
         "validate-reach",
         reach,
         (Misconfigured,),
-        {"railnet.validate.baseline": ("parse_reach", "_document", "_no_report")},
+        {"railnet.validate.findings.baseline": ("parse_reach", "_document", "_no_report")},
         largest=1 << 14,
     ),
-    Parser("validate-try", reach_try, (ValueError,), {"railnet.validate.rail_reach": ("parse_try",)}, largest=1 << 14),
-    Parser("validate-probe", probe, (ValueError,), {"railnet.validate.measured": ()}, largest=1 << 14),
+    Parser(
+        "validate-try",
+        reach_try,
+        (ValueError,),
+        {"railnet.validate.findings.rail_reach": ("parse_try",)},
+        largest=1 << 14,
+    ),
+    Parser("validate-probe", probe, (ValueError,), {"railnet.validate.probe.measured": ()}, largest=1 << 14),
     Parser(
         "validate-baseline",
         earlier,
         (Misconfigured,),
-        {"railnet.validate.baseline": ("parse", "_place", "_number", "_refuse")},
+        {"railnet.validate.findings.baseline": ("parse", "_place", "_number", "_refuse")},
         largest=1 << 14,
     ),
 )

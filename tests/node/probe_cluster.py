@@ -15,7 +15,7 @@ from typing import Any, Self
 from railnet.apiserver.client import Answer, RequestFailed
 from railnet.apiserver.request import ApiObject, Request
 from railnet.objects.network_status import ANNOTATION
-from railnet.validate import rail_probe
+from railnet.validate.probe import rail_probe
 from simnode.linux import netns
 from tests.railnet.train.memory_api_server import MemoryApiServer
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from railnet.validate.measured import MeasuredRdma, parse
 from railnet.validate.pair_plan import Pair
+from railnet.validate.probe.measured import MeasuredRdma, parse
 from simnode.linux import netns
 from tests.node.probe_cluster import ip, probe
-from tests.railnet.validate.perftest_tables import BANDWIDTH, LATENCY
+from tests.railnet.validate.probe.perftest_tables import BANDWIDTH, LATENCY
 from tests.waiting import until
 
 _SERVER, _CLIENT, _SWITCH = "probe-server", "probe-client", "probe-switch"

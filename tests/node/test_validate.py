@@ -10,10 +10,10 @@ import pytest
 
 from railnet.apiserver.request import ApiObject
 from railnet.train.interruption import ended_by_sigterm
-from railnet.validate.html_report import html
-from railnet.validate.judgement import RailLimits
-from railnet.validate.probe_objects import Run
-from railnet.validate.report import Report, rendered
+from railnet.validate.findings.judgement import RailLimits
+from railnet.validate.probe.probe_objects import Run
+from railnet.validate.reports.html_report import html
+from railnet.validate.reports.report import Report, rendered
 from railnet.validate.validation import Validation, WantedTests
 from tests.node.probe_cluster import MTU, ProbeCluster
 

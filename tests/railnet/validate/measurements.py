@@ -3,8 +3,8 @@
 from itertools import combinations
 from typing import Any
 
-from railnet.validate.measured import Measured
 from railnet.validate.pair_plan import Pair
+from railnet.validate.probe.measured import Measured
 
 
 def measured(rail: int, one: str, other: str, **changes: Any) -> Measured:

@@ -5,12 +5,12 @@ import pytest
 from railnet.apiserver import rail_reach
 from railnet.apiserver.cluster_name import ClusterName
 from railnet.fabric.published_reach import NAME, NAMESPACE
-from railnet.validate.judgement import RailLimits
-from railnet.validate.rail_reach import RailReach
-from railnet.validate.report import Report
+from railnet.validate.findings.judgement import RailLimits
+from railnet.validate.findings.rail_reach import RailReach
+from railnet.validate.reports.report import Report
 from tests.railnet.train.memory_api_server import MemoryApiServer, status
 from tests.railnet.validate.measurements import all_pairs
-from tests.railnet.validate.test_html_file import status as exit_status
+from tests.railnet.validate.reports.test_html_file import status as exit_status
 
 KEY = ("configmaps", NAMESPACE, NAME)
 APART = (RailReach(0, 1, False, "No route"), RailReach(0, 2, None, "no two nodes"), RailReach(1, 2, True))

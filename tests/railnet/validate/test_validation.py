@@ -14,12 +14,13 @@ import pytest
 from railnet.apiserver.client import Answer, NoAnswer, RequestFailed
 from railnet.apiserver.request import ApiObject, Request
 from railnet.objects.network_status import ANNOTATION
-from railnet.validate import all_reduce_program, all_reduce_run, probe_pods, rail_probe
+from railnet.validate.all_reduce import program, run
 from railnet.validate.failure import ValidateFailed
-from railnet.validate.judgement import RailLimits
+from railnet.validate.findings.judgement import RailLimits
 from railnet.validate.mode import Mode
-from railnet.validate.probe_objects import LABEL, Run
-from railnet.validate.report import Report, as_json, rendered
+from railnet.validate.probe import probe_pods, rail_probe
+from railnet.validate.probe.probe_objects import LABEL, Run
+from railnet.validate.reports.report import Report, as_json, rendered
 from railnet.validate.validation import AllReduce, Validation, WantedTests
 from tests.railnet.train.memory_api_server import MemoryApiServer, status
 
@@ -387,7 +388,7 @@ def test_pods_that_a_quota_forbids_cost_the_all_reduce_alone(cluster: Cluster) -
 def test_rank_that_is_lost_is_a_finding_and_a_rank_that_hangs_after_it_is_not_awaited(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(all_reduce_run, "_GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(run, "_GRACE_SECONDS", 0.2)
     ended = threading.Event()
 
     def rank(options: dict[str, str]) -> str:
@@ -451,7 +452,7 @@ PREEMPTED = {"type": "DisruptionTarget", "status": "True", "reason": "Preemption
 def test_rail_whose_pod_a_job_takes_is_not_tested_and_has_no_finding(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, state: Callable[[Any], Any], words: str
 ) -> None:
-    monkeypatch.setattr(all_reduce_run, "_GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(run, "_GRACE_SECONDS", 0.2)
     lose_rank_one(cluster, ENDED, state)
     report = cluster.validate(all_reduce=AllReduce("registry/torch:1"))
 
@@ -463,7 +464,7 @@ def test_rail_whose_pod_a_job_takes_is_not_tested_and_has_no_finding(
 
 
 def test_rank_whose_container_ends_by_itself_is_a_finding(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(all_reduce_run, "_GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(run, "_GRACE_SECONDS", 0.2)
     killed = {"name": "probe", "state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}
     lose_rank_one(cluster, ENDED, lambda pod: {**pod, "status": {"phase": "Failed", "containerStatuses": [killed]}})
     report = cluster.validate(all_reduce=AllReduce("registry/torch:1"))
@@ -484,7 +485,7 @@ def test_rank_whose_container_ends_by_itself_is_a_finding(cluster: Cluster, monk
 def test_rank_that_the_api_server_did_not_run_is_not_tested_and_is_no_finding(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    monkeypatch.setattr(all_reduce_run, "_GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(run, "_GRACE_SECONDS", 0.2)
     lose_rank_one(cluster, error, lambda pod: pod)
     report = cluster.validate(all_reduce=AllReduce("registry/torch:1"))
 
@@ -497,7 +498,7 @@ def test_rank_that_the_api_server_did_not_run_is_not_tested_and_is_no_finding(
 def test_rail_without_a_result_is_not_tested_if_its_pods_cannot_be_looked_at(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(all_reduce_run, "_GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(run, "_GRACE_SECONDS", 0.2)
     refused = [False]
 
     def forget(pod: dict[str, Any]) -> dict[str, Any]:
@@ -524,7 +525,7 @@ def test_rail_without_a_result_is_not_tested_if_its_pods_cannot_be_looked_at(
 def test_rank_that_prints_nonsense_is_a_finding_of_little_text(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:
-    monkeypatch.setattr(all_reduce_run, "_GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(run, "_GRACE_SECONDS", 0.2)
     cluster.rank = lambda options: answer if options["--rank"] == "2" else sound_rank(options)
     report = cluster.validate(all_reduce=AllReduce("registry/torch:1"))
 
@@ -760,7 +761,7 @@ def test_api_server_that_refuses_to_delete_is_said(cluster: Cluster) -> None:
     assert "you lack the right 'delete'" in cluster.said[-2]
 
 
-@pytest.mark.parametrize("program", [rail_probe, all_reduce_program])
+@pytest.mark.parametrize("program", [rail_probe, program])
 def test_program_of_a_pod_is_for_an_older_python(program: ModuleType) -> None:
     source = Path(str(program.__file__)).read_text()
     imports = [one for one in ast.parse(source, feature_version=(3, 9)).body if isinstance(one, ast.ImportFrom)]
