@@ -10,12 +10,12 @@ from typing import Any
 from railnet.admission import node_affinity_narrowing
 from railnet.admission.gang_engine_choice import GATES, ChosenEngine
 from railnet.errors import Misconfigured
-from railnet.jobs.gang_constraint import CONSTRAINT
-from railnet.jobs.gang_engine import pod_group_name, why_not_a_pod_group
-from railnet.jobs.gang_recogniser import GATE, OFF, PLACEMENT, SPELLINGS, gang_request, names_gang
-from railnet.jobs.gang_request import GangRequest
+from railnet.jobs.gang.engine import pod_group_name, why_not_a_pod_group
+from railnet.jobs.gang.gang_constraint import CONSTRAINT
+from railnet.jobs.gang.other_placement import names_own_group, placed_by_others
+from railnet.jobs.gang.recogniser import GATE, OFF, PLACEMENT, SPELLINGS, gang_request, names_gang
+from railnet.jobs.gang.request import GangRequest
 from railnet.jobs.operators import Default
-from railnet.jobs.other_placement import names_own_group, placed_by_others
 from railnet.jobs.recogniser import recognise
 from railnet.objects.pod import Pod
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from railnet.admission.explanation import MAX_WARNING, operation
 from railnet.admission.gang_decision import GangDecision, LeftAlone, Waits
-from railnet.jobs.gang_recogniser import GATE, described
+from railnet.jobs.gang.recogniser import GATE, described
 
 _MAX_WARNINGS = 8
 

@@ -16,8 +16,8 @@ from railnet.admission import railnet_annotations
 from railnet.admission.patch import Operation, add, entries
 from railnet.errors import Misconfigured
 from railnet.jobs import pod_failure_policy
-from railnet.jobs.gang_recogniser import names_gang
-from railnet.jobs.other_placement import placed_by_others
+from railnet.jobs.gang.other_placement import placed_by_others
+from railnet.jobs.gang.recogniser import names_gang
 from railnet.jobs.pod_failure_policy import IGNORES_EVICTIONS
 from railnet.objects.pod import parse
 

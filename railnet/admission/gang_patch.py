@@ -12,8 +12,8 @@ from railnet.admission.gang_decision import GangDecision, LeftAlone, Waits
 from railnet.admission.gang_explanation import waits
 from railnet.admission.node_affinity_narrowing import AFFINITY
 from railnet.admission.patch import Operation, add, entries
-from railnet.jobs.gang_engine import POD_GROUP_NAME, SCHEDULING_GROUP
-from railnet.jobs.gang_recogniser import GATE
+from railnet.jobs.gang.engine import POD_GROUP_NAME, SCHEDULING_GROUP
+from railnet.jobs.gang.recogniser import GATE
 
 
 def operations(document: Mapping[str, Any], decision: GangDecision) -> list[Operation]:

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from railnet.errors import Misconfigured
-from railnet.jobs.node_terms import NodeTerm, Requirement
+from railnet.jobs.gang.node_terms import NodeTerm, Requirement
 
 AFFINITY = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 _MAX_TERMS = 256  # the scheduler looks at each for each node

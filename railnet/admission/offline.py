@@ -11,11 +11,11 @@ from railnet.admission.patch import Operation, operations
 from railnet.admission.review_configuration import Namespace, Policy, switch
 from railnet.admission.webhook_scope import NEVER
 from railnet.errors import Misconfigured, NotPermitted, NotReady
-from railnet.jobs import job_pods
-from railnet.jobs.gang_recogniser import GATE, OFF
+from railnet.jobs.gang.recogniser import GATE, OFF
 from railnet.jobs.gpus import gpu_count
 from railnet.jobs.host_port_choice import parse as host_ports_range
-from railnet.jobs.pod_of_template import JobManifest, RenderedPod
+from railnet.jobs.job_pods import job_pods
+from railnet.jobs.job_pods.pod_of_template import JobManifest, RenderedPod
 from railnet.objects.pod import Pod, parse
 from railnet.vf.permitted_networks import is_sticky
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from railnet.admission import railnet_annotations
 from railnet.admission.host_network import HOST, KUBEDL_MODE
-from railnet.jobs import gang_recogniser
-from railnet.jobs.gang_recogniser import SPELLINGS
+from railnet.jobs.gang import recogniser
+from railnet.jobs.gang.recogniser import SPELLINGS
 from railnet.jobs.operators import OPERATORS, Operator
 from railnet.jobs.railnet_labels import NET1, NETWORK_MODE
 from railnet.vf.permitted_networks import STICKY_ANNOTATION as STICKY  # on a namespace, a label of the same name
@@ -72,7 +72,7 @@ def gangs() -> list[Entry]:
     are asked about as before. A pod that cannot be reviewed is let in, and does not wait for its gang. A Job that cannot be reviewed is let in,
     and its gang is not moved.
     """
-    switched_on = [_has_not(gang_recogniser.GATE, gang_recogniser.OFF)]
+    switched_on = [_has_not(recogniser.GATE, recogniser.OFF)]
     every: Entry = {"matchExpressions": []}
     ignore = {"failurePolicy": "Ignore"}
     names = {"name": "names-a-gang", "expression": gang_expression()}
@@ -88,7 +88,7 @@ def gang_expression() -> str:
     """Return the CEL expression "the pod names a gang and is for the default scheduler, or it has the gate"."""
     return (
         f"{_names_gang('object')}\n"
-        f"|| has(object.spec.schedulingGates) && object.spec.schedulingGates.exists(gate, gate.name == {_quoted(gang_recogniser.GATE)})"
+        f"|| has(object.spec.schedulingGates) && object.spec.schedulingGates.exists(gate, gate.name == {_quoted(recogniser.GATE)})"
     )
 
 

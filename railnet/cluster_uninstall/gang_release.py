@@ -13,8 +13,8 @@ from railnet.errors import Misconfigured
 from railnet.gangs import gate_removal_patch
 from railnet.gangs.gate_removal_patch import Gated
 from railnet.gangs.pod_group import PodGroup, pod_group
-from railnet.jobs.gang_recogniser import gang_name
-from railnet.jobs.other_placement import names_own_group
+from railnet.jobs.gang.other_placement import names_own_group
+from railnet.jobs.gang.recogniser import gang_name
 from railnet.objects.involved_object import InvolvedObject
 from railnet.objects.owner_reference import controller
 from railnet.objects.pod import parse

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from railnet.apiserver.request import JsonObject
-from railnet.jobs.gang_recogniser import GATE
+from railnet.jobs.gang.recogniser import GATE
 from railnet.jobs.operators import Part
 from railnet.jobs.railnet_labels import NAMES, PS_CLEANUP
 from railnet.jobs.reported_pod import ReportedPod

@@ -16,11 +16,11 @@ from railnet.doctor.pod_facts import JsonObject, PodFacts
 from railnet.errors import Misconfigured, NotPermitted
 from railnet.fabric.rails_condition import TAINT, TYPE
 from railnet.gangs.slice_devices import SliceDevices, with_devices
-from railnet.jobs.gang_engine import named_pod_group
-from railnet.jobs.gang_overview import gang_part, gang_wait
-from railnet.jobs.gang_recogniser import GATE
+from railnet.jobs.gang.engine import named_pod_group
+from railnet.jobs.gang.other_placement import waits_for_its_group
+from railnet.jobs.gang.overview import gang_part, gang_wait
+from railnet.jobs.gang.recogniser import GATE
 from railnet.jobs.hiding_settings import hiding
-from railnet.jobs.other_placement import waits_for_its_group
 from railnet.jobs.pod_progress import Stage, progress
 from railnet.objects.conditions import condition, is_ready
 from railnet.objects.network_status import ANNOTATION, rails_of_pod

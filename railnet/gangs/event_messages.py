@@ -7,7 +7,7 @@ from railnet.gangs.placement.gang import Domain, Gang, GangKey, LostSeat, Reason
 from railnet.gangs.placement.pod_shape import Shape
 from railnet.gangs.placement.preemption import Preemption
 from railnet.jobs.eviction_tolerance import Refusal
-from railnet.jobs.gang_overview import STAYS
+from railnet.jobs.gang.overview import STAYS
 from railnet.objects.owner_reference import OwnerReference
 from railnet.objects.resource_amounts import amount_text
 

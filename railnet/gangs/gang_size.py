@@ -8,8 +8,8 @@ from railnet.gangs.life_cycle import GangEvent
 from railnet.gangs.members import NONE_TO_COME, Members, is_size_known, made, needed, needs_root, to_come
 from railnet.gangs.planning_pass_state import GangSize, PlanningPass, about
 from railnet.gangs.planning_result import Root
-from railnet.jobs.gang_recogniser import agreed
-from railnet.jobs.gang_request import GangRequest
+from railnet.jobs.gang.recogniser import agreed
+from railnet.jobs.gang.request import GangRequest
 
 # For each one the room of all nodes is counted, and the planner keeps so many. Pods of one template have one; one that has its place has a
 # selector of its own.

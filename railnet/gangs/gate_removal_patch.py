@@ -13,7 +13,7 @@ from typing import Any
 from railnet.apiserver.request import JsonObject
 from railnet.gangs import placement_annotation
 from railnet.gangs.placement_annotation import Placed
-from railnet.jobs.gang_recogniser import GATE, PLACEMENT
+from railnet.jobs.gang.recogniser import GATE, PLACEMENT
 from railnet.vf.permitted_networks import ADDRESS_ANNOTATION
 
 HOSTNAME = "kubernetes.io/hostname"

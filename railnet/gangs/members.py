@@ -11,7 +11,7 @@ from railnet.gangs.placement_annotation import Placed
 from railnet.gangs.planning_result import Root
 from railnet.gangs.pod import GangPod
 from railnet.gangs.pod_templates import PodTemplate
-from railnet.jobs.gang_request import Constraint, GangRequest
+from railnet.jobs.gang.request import Constraint, GangRequest
 from railnet.objects.pod_name import PodName
 
 _ANYWHERE = Constraint()

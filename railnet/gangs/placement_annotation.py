@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from railnet.gangs.placement.gang import Domain, domain
-from railnet.jobs.gang_constraint import MOST_KEYS
+from railnet.jobs.gang.gang_constraint import MOST_KEYS
 
 _MOST_CHARACTERS = 8192  # so many keys, of 317 characters each, with values of 63
 _MOST_ATTEMPTS = 1000

@@ -11,7 +11,7 @@ from railnet.gangs.placement.preemption import Preemption
 from railnet.gangs.planning_result import About, Asked, GangFailure, Root, Said, Write
 from railnet.gangs.pod import GangPod
 from railnet.gangs.pod_group import PodGroup
-from railnet.jobs.gang_request import GangRequest
+from railnet.jobs.gang.request import GangRequest
 from railnet.objects.pod_name import PodName
 
 

@@ -15,10 +15,10 @@ from railnet.gangs.kept_parts import SMALL_BYTES, KeptParts
 from railnet.gangs.placement.pod_shape import Shape, bytes_of, large_shape, shape
 from railnet.gangs.placement_annotation import Placed
 from railnet.gangs.pod_group import Grouped, grouped
-from railnet.jobs.gang_constraint import CONSTRAINT
-from railnet.jobs.gang_recogniser import GATE, PLACEMENT, gang_request
-from railnet.jobs.gang_request import GangRequest
-from railnet.jobs.other_placement import placed_by_others
+from railnet.jobs.gang.gang_constraint import CONSTRAINT
+from railnet.jobs.gang.other_placement import placed_by_others
+from railnet.jobs.gang.recogniser import GATE, PLACEMENT, gang_request
+from railnet.jobs.gang.request import GangRequest
 from railnet.jobs.railnet_labels import SIZE
 from railnet.jobs.recogniser import RecognisedPod
 from railnet.jobs.reported_pod import ReportedPod

@@ -14,8 +14,8 @@ from railnet.gangs import placement_annotation
 from railnet.gangs.gate_removal_patch import nominated_node
 from railnet.gangs.placement.gang import GangKey
 from railnet.gangs.placement_annotation import Placed
-from railnet.jobs.gang_engine import named_pod_group, pod_group_name
-from railnet.jobs.gang_recogniser import PLACEMENT
+from railnet.jobs.gang.engine import named_pod_group, pod_group_name
+from railnet.jobs.gang.recogniser import PLACEMENT
 from railnet.objects.involved_object import InvolvedObject
 from railnet.objects.owner_reference import OwnerReference
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from railnet.apiserver.request import JsonObject
 from railnet.errors import Misconfigured
 from railnet.gangs.placement.pod_shape import Shape, shape
-from railnet.jobs.gang_recogniser import gang_request
+from railnet.jobs.gang.recogniser import gang_request
 from railnet.objects.pod import Pod
 
 _MOST = 100_000  # pods of one template; no job has more

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from railnet.errors import Misconfigured
 from railnet.fabric.published_reach import UNPUBLISHED, PublishedReach
-from railnet.jobs.gang_overview import GangPart, GangUse, GangWait, MemberUse, gang_part, gangs
+from railnet.jobs.gang.overview import GangPart, GangUse, GangWait, MemberUse, gang_part, gangs
 from railnet.jobs.gpus import is_gpu
 from railnet.jobs.operators import Operator
 from railnet.jobs.pod_progress import Stage, progress

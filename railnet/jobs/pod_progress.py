@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from railnet.jobs.gang_engine import named_pod_group
-from railnet.jobs.gang_recogniser import GATE
+from railnet.jobs.gang.engine import named_pod_group
+from railnet.jobs.gang.recogniser import GATE
 from railnet.objects.conditions import unscheduled
 from railnet.objects.pod_phase import FAILED, RUNNING, SUCCEEDED, phase
 

@@ -17,7 +17,7 @@ from railnet.cli.arguments import (
 from railnet.cli.exit_status import ExitStatus
 from railnet.cli.messages import say
 from railnet.cli.output import Form, chosen
-from railnet.jobs.train_operator_objects import OPERATOR_OBJECTS
+from railnet.jobs.train_job.operator_objects import OPERATOR_OBJECTS
 from railnet.train import job_template
 from railnet.train.job_template import KINDS, NAME
 

@@ -20,10 +20,10 @@ from railnet.backoff import Backoff
 from railnet.cli.messages import say
 from railnet.errors import Misconfigured
 from railnet.jobs.railnet_labels import TRAIN
-from railnet.jobs.train_job import TrainingJob
-from railnet.jobs.train_job_objects import AS, COMPLETE, FILE, objects, owned, owner
-from railnet.jobs.train_mpi_objects import SUCCESS_POLICY, SshKeys, mpi_objects
-from railnet.jobs.train_operator_objects import OPERATOR_OBJECTS, RUNTIME, objects_as, refers_to_runtime
+from railnet.jobs.train_job.mpi_objects import SUCCESS_POLICY, SshKeys, mpi_objects
+from railnet.jobs.train_job.objects import AS, COMPLETE, FILE, objects, owned, owner
+from railnet.jobs.train_job.operator_objects import OPERATOR_OBJECTS, RUNTIME, objects_as, refers_to_runtime
+from railnet.jobs.train_job.train_job import TrainingJob
 from railnet.objects.metadata_times import is_deleted
 from railnet.objects.owner_reference import references
 from railnet.train.failure import TrainFailed

@@ -6,8 +6,8 @@ from railnet.apiserver.client import Absent, ApiServer, RequestFailed
 from railnet.apiserver.object_watch import pages
 from railnet.apiserver.request import ApiObject, Collection, JsonObject, get
 from railnet.jobs.railnet_labels import TRAIN
-from railnet.jobs.train_job_objects import COMPLETE
-from railnet.jobs.train_operator_objects import OPERATOR_OBJECTS, RUNTIME, RUNTIMES
+from railnet.jobs.train_job.objects import COMPLETE
+from railnet.jobs.train_job.operator_objects import OPERATOR_OBJECTS, RUNTIME, RUNTIMES
 from railnet.train.failure import TrainFailed
 
 SERVICES, DEPLOYMENTS, JOBS, PODS, CONFIG_MAPS = "services", "deployments", "jobs", "pods", "configmaps"

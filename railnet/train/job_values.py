@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from railnet.errors import Misconfigured
-from railnet.jobs.train_job import AUTO, NONE
+from railnet.jobs.train_job.train_job import AUTO, NONE
 from railnet.objects.quantity import parsed
 from railnet.value_readers import TEXT, Reader, Scalar, one_of, wrong
 

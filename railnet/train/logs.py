@@ -11,7 +11,7 @@ from queue import SimpleQueue
 
 from railnet.apiserver.client import RequestFailed, StreamingApiServer
 from railnet.cli.messages import say, tell
-from railnet.jobs.task_states import TaskState
+from railnet.jobs.train_job.task_states import TaskState
 from railnet.train.failure import TrainFailed
 from railnet.train.job_lookup import find
 from railnet.train.task_logs import FollowedLog, states, whole

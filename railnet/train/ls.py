@@ -14,8 +14,8 @@ from railnet.cli.table import Column, aligned
 from railnet.fabric.published_reach import UNPUBLISHED, PublishedReach
 from railnet.jobs.railnet_labels import TRAIN
 from railnet.jobs.rails_apart import RailsApart, as_json, pod_rails, rails_apart, words
-from railnet.jobs.task_states import summary, task_states
-from railnet.jobs.train_job import PS, WORKER
+from railnet.jobs.train_job.task_states import summary, task_states
+from railnet.jobs.train_job.train_job import PS, WORKER
 from railnet.objects.metadata_times import created_text
 from railnet.objects.network_status import rails_of_pod
 from railnet.train.job_lookup import CONFIG_MAPS, DEPLOYMENTS, JOBS, PODS, collection, is_complete, is_owner, listed

@@ -3,7 +3,7 @@
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from railnet.jobs.train_mpi_objects import KeyPair, SshKeys
+from railnet.jobs.train_job.mpi_objects import KeyPair, SshKeys
 
 
 def ssh_keys() -> SshKeys:

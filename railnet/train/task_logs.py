@@ -8,8 +8,8 @@ from http import HTTPStatus
 from railnet.apiserver.client import Absent, RequestFailed, StreamingApiServer
 from railnet.apiserver.request import ApiObject, get, log
 from railnet.jobs.pod_progress import Stage
-from railnet.jobs.task_states import TaskState, task_states
-from railnet.jobs.train_job import PS
+from railnet.jobs.train_job.task_states import TaskState, task_states
+from railnet.jobs.train_job.train_job import PS
 from railnet.train.job_lookup import DEPLOYMENTS, JOBS, PODS, collection, listed, named
 
 _PAUSE_SECONDS = 1.0

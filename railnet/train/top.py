@@ -12,7 +12,7 @@ from railnet.apiserver.request import Collection
 from railnet.cli.output import Output
 from railnet.fabric.published_reach import UNPUBLISHED
 from railnet.jobs.cluster_usage import NodeRoom, PodUse, Usage, node_room, pod_use, usage
-from railnet.jobs.gang_overview import REFUSED, WAITING, GangWait, gang_wait
+from railnet.jobs.gang.overview import REFUSED, WAITING, GangWait, gang_wait
 from railnet.train.failure import TrainFailed
 from railnet.train.job_lookup import PODS, everything
 from railnet.train.screen import Screen

@@ -9,9 +9,9 @@ from railnet.apiserver.client import StreamingApiServer
 from railnet.cli.messages import say, tell
 from railnet.cli.table import Column, aligned
 from railnet.jobs.pod_progress import Stage
-from railnet.jobs.task_states import TaskState, refusals_of, summary, task_states
-from railnet.jobs.train_job import Kind, TrainingJob
-from railnet.jobs.train_operator_objects import pods_as
+from railnet.jobs.train_job.operator_objects import pods_as
+from railnet.jobs.train_job.task_states import TaskState, refusals_of, summary, task_states
+from railnet.jobs.train_job.train_job import Kind, TrainingJob
 from railnet.train import job_file
 from railnet.train.creation import Creation, CreationOutcome, JobFile
 from railnet.train.interruption import ended_by_sigterm, uninterrupted

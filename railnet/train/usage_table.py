@@ -5,7 +5,7 @@ from typing import Any
 
 from railnet.cli.table import Column, aligned
 from railnet.jobs.cluster_usage import JobUse, Share, Usage
-from railnet.jobs.gang_overview import GangUse
+from railnet.jobs.gang.overview import GangUse
 from railnet.jobs.rails_apart import as_json as apart_as_json
 from railnet.jobs.rails_apart import words as apart_words
 from railnet.objects.resource_amounts import CPU, MILLI, amount_text

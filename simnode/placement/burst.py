@@ -6,7 +6,7 @@ from statistics import median
 
 from railnet.gangs.placement.cluster import Cluster
 from railnet.gangs.placement.scheduling_pass import Pass, Rules, schedule
-from railnet.jobs.gang_request import Constraint
+from railnet.jobs.gang.request import Constraint
 from simnode.placement.fabric import TEN_BY_64, Fabric
 from simnode.placement.gangs import VFS_OF_A_POD, Gang, arriving
 from simnode.placement.planner import LEAF, leaf_nodes, planned_gang

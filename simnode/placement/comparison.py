@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from railnet.gangs.placement.scheduling_pass import Rules
-from railnet.jobs.gang_request import Constraint
+from railnet.jobs.gang.request import Constraint
 from simnode.placement.fabric import Fabric
 from simnode.placement.gangs import arriving
 from simnode.placement.judge import violations

@@ -9,7 +9,7 @@ from railnet.gangs.placement.gang import Member, Reason, Seat
 from railnet.gangs.placement.node import Node
 from railnet.gangs.placement.pod_shape import Shape, shape
 from railnet.gangs.placement.scheduling_pass import Pass, Rules, schedule
-from railnet.jobs.gang_request import Constraint
+from railnet.jobs.gang.request import Constraint
 from simnode.placement.fabric import VFS_PER_NODE
 from simnode.placement.gangs import Gang
 from simnode.placement.policy import Decision

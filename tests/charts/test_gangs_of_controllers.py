@@ -8,7 +8,7 @@ import pytest
 from railnet.apiserver.client import Answer
 from railnet.apiserver.request import ApiGroup, ApiObject, Request, ServerVersion
 from railnet.gangs.evictions import STUCK_SECONDS
-from railnet.jobs.gang_engine import pod_group_name
+from railnet.jobs.gang.engine import pod_group_name
 from tests.charts import features
 from tests.charts.rendered import CHART, Right, rendered, rights
 from tests.railnet.controllers.gangs.eviction_rounds import place_and_take

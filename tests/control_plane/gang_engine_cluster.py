@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from railnet.jobs.gang_engine import pod_group_name
+from railnet.jobs.gang.engine import pod_group_name
 from tests.cluster.chart import GANGS
 from tests.cluster.manifests import ROOT
 from tests.cluster.process import wait_until

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from itertools import count
 
-from railnet.jobs.gang_recogniser import PLACEMENT
+from railnet.jobs.gang.recogniser import PLACEMENT
 from railnet.jobs.railnet_labels import NAMES, NET1
 from railnet.objects.network_status import ANNOTATION
 from railnet.vf.permitted_networks import ADDRESS_ANNOTATION, STICKY_ANNOTATION

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from railnet.jobs.gang_engine import pod_group_name
+from railnet.jobs.gang.engine import pod_group_name
 from tests.cluster.process import until_found, wait_until
 from tests.control_plane.controllers import Controllers
 from tests.control_plane.gang_cluster import (

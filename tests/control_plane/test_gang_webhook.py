@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from railnet.jobs.gang_recogniser import names_gang
+from railnet.jobs.gang.recogniser import names_gang
 from railnet.objects.pod import parse
 from tests.cluster.chart import GANGS
 from tests.cluster.process import wait_until

@@ -34,7 +34,7 @@ from tests.control_plane.gang_cluster import (
 from tests.control_plane.gang_jobs import GangJob
 from tests.control_plane.nodes import Nodes, node
 from tests.control_plane.server import ApiServer
-from tests.railnet.jobs.test_gang_recogniser import PRINTED, SHOWN
+from tests.railnet.jobs.gang.test_recogniser import PRINTED, SHOWN
 
 STAYS_SECONDS = 2.0
 

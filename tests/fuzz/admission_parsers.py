@@ -20,9 +20,9 @@ from railnet.admission.host_port_usage import SeenPod
 from railnet.admission.review import MAX_BYTES, UnreadableReview, review
 from railnet.admission.review_configuration import Policy
 from railnet.errors import Misconfigured
-from railnet.jobs import gang_constraint
-from railnet.jobs.gang_recogniser import described
-from railnet.jobs.node_terms import Comparison
+from railnet.jobs.gang import gang_constraint
+from railnet.jobs.gang.node_terms import Comparison
+from railnet.jobs.gang.recogniser import described
 from tests.fuzz.parser import Parser
 
 AUTHORITY = authority.make(datetime(2026, 3, 1, tzinfo=UTC))
@@ -128,7 +128,7 @@ PARSERS = (
         (UnreadableReview,),
         {"railnet.admission.review": ()},
     ),
-    Parser("constraint", constraint, (Misconfigured,), {"railnet.jobs.gang_constraint": ()}),
+    Parser("constraint", constraint, (Misconfigured,), {"railnet.jobs.gang.gang_constraint": ()}),
     Parser(
         "gang",
         gang_reviews,
@@ -136,7 +136,7 @@ PARSERS = (
         {
             "railnet.admission.gang_review": (),
             "railnet.admission.gang_decision": ("decide", "_others", "_no_gang", "_unread"),
-            "railnet.jobs.other_placement": (),
+            "railnet.jobs.gang.other_placement": (),
             "railnet.admission.node_affinity_narrowing": (),
         },
     ),

@@ -4,9 +4,9 @@ import copy
 import json
 
 from railnet.errors import Misconfigured
-from railnet.jobs.job_pods import makes_pods, pods_of
-from railnet.jobs.train_job_objects import objects
-from railnet.jobs.train_operator_objects import OPERATOR_OBJECTS, objects_as
+from railnet.jobs.job_pods.job_pods import makes_pods, pods_of
+from railnet.jobs.train_job.objects import objects
+from railnet.jobs.train_job.operator_objects import OPERATOR_OBJECTS, objects_as
 from railnet.objects import pod
 from railnet.train.job_file import job_of
 from tests.fuzz.parser import Parser
@@ -70,7 +70,11 @@ PARSERS = (
         "job-manifest",
         job_manifest,
         (Misconfigured,),
-        {"railnet.jobs.job_pods": (), "railnet.jobs.operator_job_pods": (), "railnet.jobs.pod_of_template": ()},
+        {
+            "railnet.jobs.job_pods.job_pods": (),
+            "railnet.jobs.job_pods.operator_job_pods": (),
+            "railnet.jobs.job_pods.pod_of_template": (),
+        },
         largest=1 << 14,
     ),
 )

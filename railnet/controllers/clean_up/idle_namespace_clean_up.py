@@ -14,9 +14,9 @@ from railnet.controllers.job_pods import JobPods
 from railnet.controllers.training_pod import Job
 from railnet.controllers.work_queue import WorkQueue
 from railnet.errors import Misconfigured
-from railnet.jobs import namespace_clean_up_rule
-from railnet.jobs.clean_up_verdict import Action, Verdict
-from railnet.jobs.namespace_clean_up_rule import FinishedNamespace
+from railnet.jobs.clean_up import namespace_rule
+from railnet.jobs.clean_up.namespace_rule import FinishedNamespace
+from railnet.jobs.clean_up.verdict import Action, Verdict
 from railnet.objects.involved_object import InvolvedObject
 from railnet.objects.metadata_times import created, is_deleted
 
@@ -58,7 +58,7 @@ def training_namespace(namespace: JsonObject) -> TrainingNamespace:
         annotations={
             key: text[:_MOST_OF_ANNOTATION]
             for key, text in (metadata.get("annotations") or {}).items()
-            if key in (namespace_clean_up_rule.TIME, namespace_clean_up_rule.VOLUMES)
+            if key in (namespace_rule.TIME, namespace_rule.VOLUMES)
         },
     )
 
@@ -78,7 +78,7 @@ class NamespaceCleanUp:
         self._api, self._pods, self._events, self._clock = api, pods, events, clock
         self._idle: dict[str, float | None] = {}  # by UID: since when nothing goes on there; None while something does
         self.queue: WorkQueue[str] = WorkQueue()
-        selected = Collection("v1", "namespaces", labels=f"{namespace_clean_up_rule.LABEL}=true")
+        selected = Collection("v1", "namespaces", labels=f"{namespace_rule.LABEL}=true")
         self.informer = Informer(api, selected, training_namespace, self._changed)
         pods.watch(self._pod_changed)
 
@@ -118,11 +118,11 @@ class NamespaceCleanUp:
         Raises:
             Misconfigured: its label or an annotation says what cannot be done.
         """
-        if namespace_clean_up_rule.is_protected(namespace.name):
+        if namespace_rule.is_protected(namespace.name):
             raise Misconfigured(
-                f"{namespace.name} is the cluster's own namespace; remove the label {namespace_clean_up_rule.LABEL}"
+                f"{namespace.name} is the cluster's own namespace; remove the label {namespace_rule.LABEL}"
             )
-        whole_time = namespace_clean_up_rule.seconds(namespace.annotations)
+        whole_time = namespace_rule.seconds(namespace.annotations)
         since = self._idle_since(namespace)
         if since is None:
             # What goes on now cannot have been over for that time before.
@@ -130,7 +130,7 @@ class NamespaceCleanUp:
         now = self._clock()
         over = since + whole_time <= now
         claims = namespace_contents.claims(self._api, namespace.name) if over else []
-        return namespace_clean_up_rule.verdict(namespace.annotations, FinishedNamespace(since, claims), now)
+        return namespace_rule.verdict(namespace.annotations, FinishedNamespace(since, claims), now)
 
     def _idle_since(self, namespace: TrainingNamespace) -> float | None:
         """Return since when nothing goes on in a namespace; None if something does.

@@ -7,7 +7,7 @@ from railnet.apiserver.client import Absent, ApiServer
 from railnet.apiserver.object_watch import pages
 from railnet.apiserver.request import ApiGroup, Collection, get
 from railnet.controllers.owners import known_kinds
-from railnet.jobs import namespace_clean_up_rule
+from railnet.jobs.clean_up import namespace_rule
 
 # By group; the likeliest to go on come first, since the first object that goes on ends the look.
 _OWN: dict[str, dict[str, str]] = {
@@ -43,7 +43,7 @@ def contents(api: ApiServer, namespace: str) -> NamespaceContents:
     for version, kind, resource in _kinds(api):
         for page in pages(api, Collection(version, resource, namespace)):
             for json_object in page.found:
-                end = namespace_clean_up_rule.end(kind, json_object)
+                end = namespace_rule.end(kind, json_object)
                 if end is None:
                     return NamespaceContents(f"{kind} {json_object['metadata']['name']}", [])
                 if end.at is not None:

@@ -21,9 +21,10 @@ from railnet.controllers.job_pods import JobMembers, JobPods
 from railnet.controllers.owners import Owners, address
 from railnet.controllers.training_pod import Job, TrainingPod
 from railnet.controllers.work_queue import WorkQueue
-from railnet.jobs import job_completion, parameter_server_clean_up_rule
-from railnet.jobs.clean_up_verdict import Action, Verdict
-from railnet.jobs.parameter_server_clean_up_rule import Group, State, TaskPosition
+from railnet.jobs import job_completion
+from railnet.jobs.clean_up import parameter_server_rule
+from railnet.jobs.clean_up.parameter_server_rule import Group, State, TaskPosition
+from railnet.jobs.clean_up.verdict import Action, Verdict
 from railnet.jobs.railnet_labels import PS_CLEANUP
 from railnet.objects.owner_reference import OwnerReference, controller
 
@@ -95,11 +96,11 @@ class CleanUp:
 
     def _look(self, group: ServerGroup, job: Job) -> float | None:
         facts = group.facts(self._clock())
-        verdict = parameter_server_clean_up_rule.verdict(facts)
+        verdict = parameter_server_rule.verdict(facts)
         services: list[tuple[TaskPosition, Doomed]] = []
         if verdict.action is Action.DELETE:  # only now are there requests
             services = list(self._services(group, job))
-            verdict = parameter_server_clean_up_rule.verdict(self._asked(group, facts, [task for task, _ in services]))
+            verdict = parameter_server_rule.verdict(self._asked(group, facts, [task for task, _ in services]))
         if verdict.action is Action.DELETE:
             self._delete(group, job, [service for _, service in services], verdict.why)
         elif verdict.action is Action.KEEP:
@@ -114,7 +115,7 @@ class CleanUp:
         facts = replace(
             facts,
             switches=facts.switches | ({switch} if switch else set()),
-            named=frozenset(task for task in services if not parameter_server_clean_up_rule.serves(task.role)),
+            named=frozenset(task for task in services if not parameter_server_rule.serves(task.role)),
             replicas={},
         )
         return facts if group.root is None else self._with_root(group, group.root, facts)
@@ -134,7 +135,7 @@ class CleanUp:
         replicas = {
             role: count
             for role, count in job_completion.replicas(root_object).items()
-            if role not in roles and not parameter_server_clean_up_rule.serves(role)
+            if role not in roles and not parameter_server_rule.serves(role)
         }
         return replace(facts, root=State.COMPLETE if end.succeeded else State.FAILED, replicas=replicas)
 
@@ -152,7 +153,7 @@ class CleanUp:
             return
         for page in pages(self._api, Collection("v1", "services", job.namespace)):
             for service in sorted(page.found, key=lambda service: str(service["metadata"]["name"])):
-                task = parameter_server_clean_up_rule.service_task(
+                task = parameter_server_rule.service_task(
                     group.operator, job.name, (service.get("spec") or {}).get("selector") or {}
                 )
                 if task is not None and _is_free(controller(service)):
@@ -201,7 +202,7 @@ class CleanUp:
         except Absent:
             return False
         member = template_member(json_object)
-        return member is not None and member.job == job.name and parameter_server_clean_up_rule.serves(member.role)
+        return member is not None and member.job == job.name and parameter_server_rule.serves(member.role)
 
     def _deleted(self, doomed: Doomed) -> bool:
         with suppress(Absent, Conflict):  # it is gone, or another object has its name

@@ -1,13 +1,13 @@
-"""The jobs with parameter servers among the pods that have one job's name, each with its workers: the facts for `railnet.jobs.parameter_server_clean_up_rule`."""
+"""The jobs with parameter servers among the pods that have one job's name, each with its workers: the facts for `railnet.jobs.clean_up.parameter_server_rule`."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from railnet.controllers.clean_up.worker_jobs import WorkerJob
 from railnet.controllers.training_pod import TrainingPod
-from railnet.jobs import parameter_server_clean_up_rule
+from railnet.jobs.clean_up import parameter_server_rule
+from railnet.jobs.clean_up.parameter_server_rule import Group, State, TaskPosition, Worker
 from railnet.jobs.operators import OPERATORS, Operator, Servers
-from railnet.jobs.parameter_server_clean_up_rule import Group, State, TaskPosition, Worker
 from railnet.jobs.railnet_labels import PS_CLEANUP
 from railnet.objects.involved_object import InvolvedObject
 from railnet.objects.owner_reference import OwnerReference
@@ -79,16 +79,14 @@ def server_groups(pods: Sequence[TrainingPod], jobs: Sequence[WorkerJob]) -> Ite
         operator = _OPERATORS[name]
         if operator.servers is Servers.OPERATOR or (operator.servers is Servers.FINISHED and root is None):
             continue
-        servers = [pod for pod in of_group if parameter_server_clean_up_rule.serves(pod.role)]
+        servers = [pod for pod in of_group if parameter_server_rule.serves(pod.role)]
         if not any(_there(servers)):
             continue
         yield ServerGroup(
             operator=operator,
             root=root,
             servers=tuple(sorted(_there(servers), key=lambda pod: (pod.rank, pod.name))),
-            workers=tuple(
-                pod for pod in of_group if parameter_server_clean_up_rule.trains(operator, pod.role, pod.part)
-            ),
+            workers=tuple(pod for pod in of_group if parameter_server_rule.trains(operator, pod.role, pod.part)),
             jobs=tuple(job for job in jobs if job.operator == name and operator.servers is Servers.COMPLETE),
             ranks=frozenset(pod.rank for pod in servers),
         )

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from railnet.apiserver.request import JsonObject
 from railnet.controllers.training_pod import Job
 from railnet.errors import Misconfigured
-from railnet.jobs import job_completion, parameter_server_clean_up_rule
+from railnet.jobs import job_completion
+from railnet.jobs.clean_up import parameter_server_rule
+from railnet.jobs.clean_up.parameter_server_rule import State, TaskPosition, TaskRange
 from railnet.jobs.operators import Operator, Servers
-from railnet.jobs.parameter_server_clean_up_rule import State, TaskPosition, TaskRange
 from railnet.jobs.railnet_labels import PS_CLEANUP
 from railnet.jobs.recogniser import RecognisedPod, recognise
 from railnet.objects import pod as pods
@@ -54,7 +55,7 @@ class WorkerJob:
 
 
 def worker_job(job: JsonObject) -> WorkerJob | None:
-    """Reduce a Job as the API server reports it; None if its pods are no workers whose end `railnet.jobs.parameter_server_clean_up_rule` waits for.
+    """Reduce a Job as the API server reports it; None if its pods are no workers whose end `railnet.jobs.clean_up.parameter_server_rule` waits for.
 
     Raises:
         KeyError, TypeError, ValueError, AttributeError: the API server sends no such Job.
@@ -107,9 +108,7 @@ def _first_pod(json_object: JsonObject) -> pods.Pod:
 
 
 def _is_worker(operator: Operator, member: RecognisedPod) -> bool:
-    return operator.servers is Servers.COMPLETE and parameter_server_clean_up_rule.trains(
-        operator, member.role, member.part
-    )
+    return operator.servers is Servers.COMPLETE and parameter_server_rule.trains(operator, member.role, member.part)
 
 
 def _tasks(member: RecognisedPod, spec: JsonObject) -> TaskPosition | TaskRange:

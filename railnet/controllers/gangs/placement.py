@@ -29,7 +29,7 @@ from railnet.gangs.planning_result import Asked, Decision, Evict, WriteOutcome
 from railnet.gangs.pod import GangPod, GangPods
 from railnet.gangs.pod_groups import GroupOutcome
 from railnet.gangs.slice_devices import PoolSlice, pool_slice
-from railnet.jobs.gang_recogniser import GATE, OFF
+from railnet.jobs.gang.recogniser import GATE, OFF
 from railnet.jobs.reported_pod import ReportedPod
 from railnet.kubelet.dra_driver import DRIVER
 

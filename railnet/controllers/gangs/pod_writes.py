@@ -21,7 +21,7 @@ from railnet.gangs.gate_removal_patch import steps
 from railnet.gangs.placement_annotation import Placed
 from railnet.gangs.planning_result import Admit, Annotate, Evict, Recall, Withdraw, Write, WriteOutcome
 from railnet.gangs.pod_group import Grouped, placement_patch
-from railnet.jobs.gang_recogniser import PLACEMENT
+from railnet.jobs.gang.recogniser import PLACEMENT
 from railnet.objects.pod_name import PodName
 
 _log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from railnet.gangs.placement.gang import Gang, GangKey, Placement, Seat, SeatLos
 from railnet.gangs.placement.natural_order import natural_order
 from railnet.gangs.placement.node import Node, tolerated
 from railnet.gangs.placement.pod_shape import Shape
-from railnet.jobs.node_terms import NodeTerm
+from railnet.jobs.gang.node_terms import NodeTerm
 
 PodKey = tuple[str, str]  # namespace and name
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from railnet.gangs.placement.pod_shape import Shape, Unseen
-from railnet.jobs.gang_request import Constraint
+from railnet.jobs.gang.request import Constraint
 
 GangKey = tuple[str, str]  # namespace and name
 Domain = tuple[tuple[str, str], ...]  # labels and their values, sorted by label: `domain()` makes one

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
+from railnet.jobs.gang.node_terms import Comparison, NodeTerm, Requirement
 from railnet.objects.resource_amounts import is_extended, requested
 
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - what a host port without an address is bound to

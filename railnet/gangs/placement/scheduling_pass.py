@@ -22,7 +22,7 @@ from railnet.gangs.placement.pod_shape import Shape, Unseen
 from railnet.gangs.placement.preemption import Preemption, Preemptions
 from railnet.gangs.placement.search import place, place_pinned, place_seated, place_some, placement_of
 from railnet.gangs.placement.shortage import Shortages, prefers_in_vain
-from railnet.jobs.gang_queue import Turns
+from railnet.jobs.gang.queue import Turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def schedule(cluster: Cluster, gangs: Iterable[Gang], now: float, rules: Rules, 
     """Decide for all gangs that have members without a node.
 
     Order: first gangs whose seats were taken or lost; then gangs that have started, whose late members keep their domain; then priority descending;
-    then by turns of the namespaces, and by age (`railnet.jobs.gang_queue`).
+    then by turns of the namespaces, and by age (`railnet.jobs.gang.queue`).
 
     Args:
         cluster: as it is now. The seats of gangs that get a place are reserved in it; what other gangs have reserved is given back,

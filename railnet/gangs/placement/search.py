@@ -11,7 +11,7 @@ from railnet.gangs.placement.domain_room import Grouping, Level, Slots
 from railnet.gangs.placement.gang import Domain, Gang, GangKey, Member, Placement, Seat, ring_order
 from railnet.gangs.placement.packing import Packing, Put
 from railnet.gangs.placement.pod_shape import Shape
-from railnet.jobs.gang_request import Constraint
+from railnet.jobs.gang.request import Constraint
 
 _Seats = dict[Member, tuple[int, ...]]  # the positions of the nodes that a member may have before others, in this order
 

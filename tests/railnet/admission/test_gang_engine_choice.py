@@ -8,7 +8,7 @@ import pytest
 from railnet.admission import gang_review
 from railnet.admission.explanation import MAX_WARNING
 from railnet.admission.gang_engine_choice import GATES, ChosenEngine, GangEngine, Served, chosen, said, served
-from railnet.jobs.gang_engine import pod_group_name
+from railnet.jobs.gang.engine import pod_group_name
 from tests.railnet.admission.reviewing import a_review, applied, patch_of
 from tests.railnet.admission.test_gang_review import CONSTRAINT, GATE, a_pod
 

@@ -15,7 +15,7 @@ import yaml
 
 from railnet.admission import gang_decision, gang_review, webhook_scope
 from railnet.admission.server import GANG_JOBS, GANGS
-from railnet.jobs.gang_recogniser import SPELLINGS, described, names_gang
+from railnet.jobs.gang.recogniser import SPELLINGS, described, names_gang
 from railnet.objects.pod import parse
 from tests.railnet.admission.goldens import GOLDENS
 from tests.railnet.admission.reviewing import a_review, applied, ask, patch_of

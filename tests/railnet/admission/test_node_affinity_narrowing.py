@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from railnet.admission import node_affinity_narrowing
 from railnet.admission.node_affinity_narrowing import AFFINITY, narrowed
 from railnet.errors import Misconfigured
-from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
+from railnet.jobs.gang.node_terms import Comparison, NodeTerm, Requirement
 
 JsonObject = dict[str, Any]
 KEYS, VALUES = ("a", "b", "c"), ("1", "2")

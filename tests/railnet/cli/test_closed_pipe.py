@@ -28,7 +28,7 @@ LOGS = """
 from railnet.apiserver import client
 from railnet.cli import connection
 from railnet.jobs.pod_progress import Stage
-from railnet.jobs.task_states import TaskState
+from railnet.jobs.train_job.task_states import TaskState
 from railnet.train import logs
 from railnet.__main__ import main
 

@@ -7,7 +7,7 @@ import pytest
 from railnet.apiserver.request import Request
 from railnet.cluster_uninstall.failure import NotUninstalled
 from railnet.cluster_uninstall.uninstall_mode import steps
-from railnet.jobs.gang_engine import pod_group_name
+from railnet.jobs.gang.engine import pod_group_name
 from tests.jittered import jittered
 from tests.railnet.cluster_uninstall.uninstalling_cluster import UninstallingCluster, daemon_set, pod
 from tests.railnet.controllers.cluster_in_memory import Refusal

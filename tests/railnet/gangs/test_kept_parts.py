@@ -5,7 +5,7 @@ import gc
 import pytest
 
 from railnet.gangs.kept_parts import KeptParts
-from railnet.jobs.gang_request import GangRequest
+from railnet.jobs.gang.request import GangRequest
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from railnet.gangs.members import Members, members, needed, needs_root, planned,
 from railnet.gangs.planning_result import Root
 from railnet.gangs.pod import GangPod, GangPods
 from railnet.gangs.pod_templates import PodTemplate, reduced
-from railnet.jobs.gang_request import GangRequest
+from railnet.jobs.gang.request import GangRequest
 from railnet.jobs.reported_pod import ReportedPod
 from railnet.objects.owner_reference import OwnerReference
 from tests.railnet.controllers.gangs.gang_cluster import NAME, pod_of

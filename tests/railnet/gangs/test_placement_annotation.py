@@ -6,7 +6,7 @@ import pytest
 
 from railnet.gangs.placement.gang import domain
 from railnet.gangs.placement_annotation import Evicted, Placed, parse, written
-from railnet.jobs.gang_constraint import MOST_KEYS, constraint
+from railnet.jobs.gang.gang_constraint import MOST_KEYS, constraint
 
 
 def test_what_is_written_is_read() -> None:

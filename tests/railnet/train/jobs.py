@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from railnet.jobs.train_job import TrainingJob
-from railnet.jobs.train_job_objects import objects
+from railnet.jobs.train_job.objects import objects
+from railnet.jobs.train_job.train_job import TrainingJob
 from railnet.train.job_file import job_of
 
 TEXT = """\

@@ -11,12 +11,12 @@ from railnet.apiserver.request import ApiObject, Request, Verb
 from railnet.cli.output import chosen
 from railnet.configuration import Configuration
 from railnet.errors import Misconfigured
-from railnet.jobs.job_pods import pods_of
-from railnet.jobs.pod_of_template import RenderedPod
+from railnet.jobs.job_pods.job_pods import pods_of
+from railnet.jobs.job_pods.pod_of_template import RenderedPod
 from railnet.jobs.pod_progress import Stage
 from railnet.jobs.recogniser import recognise
-from railnet.jobs.task_states import summary, task_states
-from railnet.jobs.train_operator_objects import OPERATOR_OBJECTS, objects_as, pods_as
+from railnet.jobs.train_job.operator_objects import OPERATOR_OBJECTS, objects_as, pods_as
+from railnet.jobs.train_job.task_states import summary, task_states
 from railnet.objects import pod as pod_module
 from railnet.train import dry_run
 from railnet.train.creation import Creation, CreationOutcome, CreationRefused

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from railnet.errors import Misconfigured
-from railnet.jobs.train_job import TrainingJob
+from railnet.jobs.train_job.train_job import TrainingJob
 from railnet.train.job_file import job_of, text_of
 from tests.railnet.train.jobs import TEXT, job
 

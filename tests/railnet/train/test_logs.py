@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from railnet.jobs.pod_progress import Stage
-from railnet.jobs.task_states import TaskState
+from railnet.jobs.train_job.task_states import TaskState
 from railnet.train.logs import NoSuchTask, logs
 from railnet.train.task_logs import FollowedLog
 from railnet.train.up import read, up

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from railnet.jobs.train_mpi_objects import mpi_objects
+from railnet.jobs.train_job.mpi_objects import mpi_objects
 from railnet.train.job_file import job_of
 from railnet.train.ssh_keys import ssh_keys
 

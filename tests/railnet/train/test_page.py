@@ -7,8 +7,8 @@ import pytest
 
 from railnet.cli.output import Output
 from railnet.errors import Misconfigured
-from railnet.jobs.train_job import PYTORCH_PORT, TrainingJob
-from railnet.jobs.train_job_environment import Peers
+from railnet.jobs.train_job.environment import Peers
+from railnet.jobs.train_job.train_job import PYTORCH_PORT, TrainingJob
 from railnet.train import dry_run, job_file, job_template
 from railnet.train.up import read
 from tests.railnet.train.jobs import TEXT

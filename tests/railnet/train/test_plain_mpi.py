@@ -11,10 +11,10 @@ from railnet.apiserver.client import Answer
 from railnet.apiserver.request import Request, Verb
 from railnet.cli.output import Output
 from railnet.errors import Misconfigured
-from railnet.jobs.job_pods import pods_of
+from railnet.jobs.job_pods.job_pods import pods_of
 from railnet.jobs.pod_progress import Stage
 from railnet.jobs.recogniser import recognise
-from railnet.jobs.task_states import summary, task_states
+from railnet.jobs.train_job.task_states import summary, task_states
 from railnet.objects import pod as pod_module
 from railnet.train import dry_run
 from railnet.train.creation import CreationRefused, JobFile

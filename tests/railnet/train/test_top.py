@@ -16,7 +16,7 @@ from railnet.apiserver.request import Request
 from railnet.cli.output import Form, Output
 from railnet.fabric.published_reach import KEY, NAME, NAMESPACE, PublishedReach, config_map
 from railnet.jobs.cluster_usage import NodeRoom, PodUse, Usage, usage
-from railnet.jobs.gang_overview import GangWait
+from railnet.jobs.gang.overview import GangWait
 from railnet.objects.network_status import ANNOTATION
 from railnet.train import top as top_module
 from railnet.train import watched_reach

@@ -14,8 +14,8 @@ from railnet.apiserver.client import Answer, RequestFailed
 from railnet.apiserver.request import Request, Verb
 from railnet.errors import Misconfigured
 from railnet.jobs.pod_progress import Stage
-from railnet.jobs.task_states import task_states
-from railnet.jobs.train_job_objects import objects
+from railnet.jobs.train_job.objects import objects
+from railnet.jobs.train_job.task_states import task_states
 from railnet.train import up as up_module
 from railnet.train.creation import CreationRefused
 from railnet.train.up import read, shown, up

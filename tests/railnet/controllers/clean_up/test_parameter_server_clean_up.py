@@ -19,7 +19,7 @@ from railnet.controllers.job_pods import JobPods
 from railnet.controllers.owners import Owners
 from railnet.controllers.shared_pod_watch import alone
 from railnet.controllers.training_pod import Job, TrainingPod, training_pod
-from railnet.jobs.parameter_server_clean_up_rule import TaskRange
+from railnet.jobs.clean_up.parameter_server_rule import TaskRange
 from railnet.jobs.reported_pod import ReportedPod
 from tests.railnet.controllers.cluster_in_memory import Cluster, Refusal
 from tests.railnet.controllers.template_job import JUST_NOW, LONG_AGO, NOW, TemplateJob, owned_by, path

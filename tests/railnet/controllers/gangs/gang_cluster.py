@@ -19,7 +19,7 @@ from railnet.gangs.life_cycle import GangEvent, GangState
 from railnet.gangs.placement.node import Node, node
 from railnet.gangs.pod import GangPod
 from railnet.gangs.slice_devices import pool_slice
-from railnet.jobs.gang_engine import pod_group_name
+from railnet.jobs.gang.engine import pod_group_name
 from railnet.jobs.reported_pod import ReportedPod
 from tests.railnet.controllers.cluster_in_memory import Cluster, Refusal
 from tests.railnet.controllers.gangs.scheduler import chosen_nodes

@@ -1,6 +1,6 @@
 """What tests of PodGroups read of a cluster in memory."""
 
-from railnet.jobs.gang_engine import pod_group_name
+from railnet.jobs.gang.engine import pod_group_name
 from tests.railnet.controllers.gangs.gang_cluster import GangCluster, JsonObject, Leader
 
 NAME = pod_group_name("bert")

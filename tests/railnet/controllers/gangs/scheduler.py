@@ -11,7 +11,7 @@ from typing import Any
 from railnet.gangs.placement.free_capacity import FreeCapacity
 from railnet.gangs.placement.node import Node, node
 from railnet.gangs.placement.pod_shape import shape
-from railnet.jobs.gang_engine import named_pod_group
+from railnet.jobs.gang.engine import named_pod_group
 from railnet.objects.pod_phase import ENDED, phase
 
 JsonObject = dict[str, Any]

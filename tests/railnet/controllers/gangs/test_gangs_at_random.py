@@ -14,7 +14,7 @@ from railnet.gangs.life_cycle import LIFE_CYCLE, GangAction, GangEvent, GangStat
 from railnet.gangs.placement.gang import GangKey
 from railnet.gangs.planning import GangPlanning
 from railnet.gangs.planning_pass_state import PlanningPass
-from railnet.jobs.gang_engine import pod_group_name
+from railnet.jobs.gang.engine import pod_group_name
 from tests.railnet.controllers.gangs.eviction_rounds import take
 from tests.railnet.controllers.gangs.gang_cluster import GATE, LEAF, NAME, GangCluster, Leader, path, work
 

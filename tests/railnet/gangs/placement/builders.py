@@ -8,7 +8,7 @@ from railnet.gangs.placement.gang import Gang, Member, Placement
 from railnet.gangs.placement.node import Node
 from railnet.gangs.placement.pod_shape import Shape
 from railnet.gangs.placement.scheduling_pass import Pass, Rules, schedule
-from railnet.jobs.gang_request import Constraint
+from railnet.jobs.gang.request import Constraint
 
 LEAF, SPINE = "railnet.io/leaf", "railnet.io/spine"
 IN_ONE_LEAF = Constraint(required=(LEAF,))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from railnet.gangs.placement.cluster import Cluster
 from railnet.gangs.placement.gang import Member, Placement, Reason, Shortfall, domain
 from railnet.gangs.placement.pod_shape import Shape
-from railnet.jobs.gang_request import Constraint
+from railnet.jobs.gang.request import Constraint
 from tests.railnet.gangs.placement.builders import (
     BEST_IN_ONE_LEAF,
     IN_ONE_LEAF,

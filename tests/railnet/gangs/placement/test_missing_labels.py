@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from railnet.gangs.placement.cluster import Cluster
 from railnet.gangs.placement.gang import Placement, Reason, domain
-from railnet.jobs.gang_request import Constraint
-from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
+from railnet.jobs.gang.node_terms import Comparison, NodeTerm, Requirement
+from railnet.jobs.gang.request import Constraint
 from tests.railnet.gangs.placement.builders import (
     BEST_IN_ONE_LEAF,
     IN_ONE_LEAF,

@@ -13,7 +13,7 @@ from railnet.gangs.placement.cluster import Cluster
 from railnet.gangs.placement.gang import Gang, Member, Seat
 from railnet.gangs.placement.pod_shape import Shape
 from railnet.gangs.placement.scheduling_pass import Pass
-from railnet.jobs.gang_request import Constraint
+from railnet.jobs.gang.request import Constraint
 from tests.railnet.gangs.placement.builders import (
     BEST_IN_ONE_LEAF,
     IN_ONE_LEAF,

@@ -9,8 +9,8 @@ from railnet.gangs.placement.gang import Gang, Member, Placement, Reason, Shortf
 from railnet.gangs.placement.node import Node, Taint
 from railnet.gangs.placement.pod_shape import HostPort, Shape, Toleration
 from railnet.gangs.placement.search import wanted
-from railnet.jobs.gang_request import Constraint
-from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
+from railnet.jobs.gang.node_terms import Comparison, NodeTerm, Requirement
+from railnet.jobs.gang.request import Constraint
 from tests.railnet.gangs.placement.builders import (
     BEST_IN_ONE_LEAF,
     IN_ONE_LEAF,

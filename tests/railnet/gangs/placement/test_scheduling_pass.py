@@ -8,8 +8,8 @@ from railnet.gangs.placement.cluster import Cluster
 from railnet.gangs.placement.gang import Gang, Placement, Reason, domain
 from railnet.gangs.placement.node import Taint
 from railnet.gangs.placement.pod_shape import AffinityTerm, HostPort, Shape, Unseen
-from railnet.jobs.gang_request import Constraint
-from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
+from railnet.jobs.gang.node_terms import Comparison, NodeTerm, Requirement
+from railnet.jobs.gang.request import Constraint
 from tests.railnet.gangs.placement.builders import (
     BEST_IN_ONE_LEAF,
     IN_ONE_LEAF,

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from railnet.errors import Misconfigured
 from railnet.jobs import railnet_labels
-from railnet.jobs.train_job import LONGEST_NAME, WORKER, Kind, TrainingJob
-from railnet.jobs.train_job_objects import JsonObject, container_of, pod_metadata, pod_spec
-from railnet.jobs.train_mpi_objects import check_mpi
+from railnet.jobs.train_job.mpi_objects import check_mpi
+from railnet.jobs.train_job.objects import JsonObject, container_of, pod_metadata, pod_spec
+from railnet.jobs.train_job.train_job import LONGEST_NAME, WORKER, Kind, TrainingJob
 
 _INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 _JOBSET_RESTARTS = 3  # of the whole job, where the file says nothing: JobSet's own default is none

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from railnet.jobs.gang_recogniser import gang_request
+from railnet.jobs.gang.recogniser import gang_request
 from railnet.jobs.recogniser import recognise
-from railnet.jobs.train_job import TrainingJob
-from railnet.jobs.train_job_objects import objects
+from railnet.jobs.train_job.objects import objects
+from railnet.jobs.train_job.train_job import TrainingJob
 from railnet.objects import pod as pod_module
 from railnet.train.job_file import job_of
 from tests.railnet.train.jobs import pods

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railnet.jobs import parameter_server_clean_up_rule
-from railnet.jobs.clean_up_verdict import Action
+from railnet.jobs.clean_up import parameter_server_rule
+from railnet.jobs.clean_up.parameter_server_rule import Group, State, TaskPosition, TaskRange, Worker, verdict
+from railnet.jobs.clean_up.verdict import Action
 from railnet.jobs.operators import OPERATORS, Part
-from railnet.jobs.parameter_server_clean_up_rule import Group, State, TaskPosition, TaskRange, Worker, verdict
 
 TEMPLATES = next(row for row in OPERATORS if row.page == "tensorflow-templates")
 ANY_POD = next(row for row in OPERATORS if row.page == "any-pod")
@@ -156,7 +156,7 @@ def test_job_in_the_making_is_waited_for() -> None:
     young = group(worker(0), youngest_seconds=10.0)
 
     assert verdict(young) == (Action.WAIT, "", 20.0)
-    assert verdict(replace(young, youngest_seconds=-5.0)).seconds == parameter_server_clean_up_rule.SETTLED_SECONDS
+    assert verdict(replace(young, youngest_seconds=-5.0)).seconds == parameter_server_rule.SETTLED_SECONDS
     assert verdict(replace(young, youngest_seconds=30.0)).action is Action.DELETE
     assert verdict(replace(young, size=3)).action is Action.DELETE
     assert verdict(replace(young, named=frozenset({TaskPosition("worker", (0,))}))).action is Action.DELETE
@@ -188,8 +188,8 @@ def test_long_lists_are_cut() -> None:
 def test_services_of_single_tasks_are_recognised() -> None:
     selector = {"name": "mnist", "job": "worker", "task": "1"}
 
-    assert parameter_server_clean_up_rule.service_task(TEMPLATES, "mnist", selector) == TaskPosition("worker", (1,))
-    assert parameter_server_clean_up_rule.service_task(TEMPLATES, "mnist", {**selector, "app": "x"}) == TaskPosition(
+    assert parameter_server_rule.service_task(TEMPLATES, "mnist", selector) == TaskPosition("worker", (1,))
+    assert parameter_server_rule.service_task(TEMPLATES, "mnist", {**selector, "app": "x"}) == TaskPosition(
         "worker", (1,)
     )
 
@@ -206,10 +206,8 @@ def test_services_of_single_tasks_are_recognised() -> None:
     ],
 )
 def test_services_of_more_or_of_others_are_not(selector: dict[str, str]) -> None:
-    assert parameter_server_clean_up_rule.service_task(TEMPLATES, "mnist", selector) is None
-    assert (
-        parameter_server_clean_up_rule.service_task(ANY_POD, "mnist", {"railnet.io/net1": "true", **selector}) is None
-    )
+    assert parameter_server_rule.service_task(TEMPLATES, "mnist", selector) is None
+    assert parameter_server_rule.service_task(ANY_POD, "mnist", {"railnet.io/net1": "true", **selector}) is None
 
 
 @pytest.mark.parametrize(
@@ -218,4 +216,4 @@ def test_services_of_more_or_of_others_are_not(selector: dict[str, str]) -> None
      ("evaluator", Part.APART, False), ("launcher", Part.TRAINS, False)],
 )  # fmt: skip
 def test_workers_are_what_needs_parameter_servers(role: str, part: Part, trains: bool) -> None:
-    assert parameter_server_clean_up_rule.trains(KUBEDL, role, part) is trains
+    assert parameter_server_rule.trains(KUBEDL, role, part) is trains

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from railnet.errors import Misconfigured
-from railnet.jobs.pod_of_template import (
+from railnet.jobs.job_pods.pod_of_template import (
     JobManifest,
     JsonObject,
     RenderedPod,

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from railnet.jobs.gang_queue import Turns, in_turn
+from railnet.jobs.gang.queue import Turns, in_turn
 
 
 class Waiting(NamedTuple):

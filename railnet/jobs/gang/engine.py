@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from railnet.jobs.gang_request import GangRequest
+from railnet.jobs.gang.request import GangRequest
 
 SCHEDULING_GROUP, POD_GROUP_NAME = "schedulingGroup", "podGroupName"  # core/v1, PodSpec and PodSchedulingGroup
 _OTHERS = re.compile(r"[^a-z0-9]+")

@@ -1,8 +1,8 @@
-"""A pod's gang, as its labels and annotations say it: read by `railnet.jobs.gang_recogniser`, used by the planner."""
+"""A pod's gang, as its labels and annotations say it: read by `railnet.jobs.gang.recogniser`, used by the planner."""
 
 from dataclasses import dataclass
 
-from railnet.jobs.node_terms import NodeTerm
+from railnet.jobs.gang.node_terms import NodeTerm
 
 
 @dataclass(frozen=True, slots=True)

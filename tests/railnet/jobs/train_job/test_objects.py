@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from railnet.errors import Misconfigured
-from railnet.jobs.gang_recogniser import gang_request
-from railnet.jobs.gang_request import Constraint, GangRequest
+from railnet.jobs.gang.recogniser import gang_request
+from railnet.jobs.gang.request import Constraint, GangRequest
 from railnet.jobs.net1_names import task_service
 from railnet.jobs.recogniser import recognise
-from railnet.jobs.train_job import TrainingJob
-from railnet.jobs.train_job_objects import objects, owned, owner
+from railnet.jobs.train_job.objects import objects, owned, owner
+from railnet.jobs.train_job.train_job import TrainingJob
 from railnet.objects import pod as pod_module
 from tests.railnet.train.jobs import job, pods
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from railnet.apiserver.request import ApiObject
-from railnet.jobs.gang_engine import named_pod_group, pod_group_name, why_not_a_pod_group
-from railnet.jobs.gang_request import Constraint, GangRequest
-from railnet.jobs.other_placement import names_own_group, placed_by_others
+from railnet.jobs.gang.engine import named_pod_group, pod_group_name, why_not_a_pod_group
+from railnet.jobs.gang.other_placement import names_own_group, placed_by_others
+from railnet.jobs.gang.request import Constraint, GangRequest
 from railnet.objects.pod import parse
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from railnet.jobs.gang_engine import SCHEDULING_GROUP, named_pod_group, pod_group_name
-from railnet.jobs.gang_recogniser import PLACEMENT, gang_name
+from railnet.jobs.gang.engine import SCHEDULING_GROUP, named_pod_group, pod_group_name
+from railnet.jobs.gang.recogniser import PLACEMENT, gang_name
 from railnet.objects.pod import Pod
 
 _DEFAULT_SCHEDULERS = ("", "default-scheduler")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from railnet.jobs.gang_overview import GangUse, GangWait, MemberUse, gang_part, gang_wait, gangs
+from railnet.jobs.gang.overview import GangUse, GangWait, MemberUse, gang_part, gang_wait, gangs
 from railnet.objects import pod as pods
 
 JsonObject = dict[str, Any]

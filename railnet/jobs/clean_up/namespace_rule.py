@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from railnet.errors import Misconfigured
-from railnet.jobs.clean_up_verdict import Action, Verdict
+from railnet.jobs.clean_up.verdict import Action, Verdict
 from railnet.jobs.job_completion import JobEnd, ended
 from railnet.objects.pod_phase import ENDED, SUCCEEDED, phase
 from railnet.objects.times import moment

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from railnet.jobs import railnet_labels
-from railnet.jobs.gang_constraint import CONSTRAINT
-from railnet.jobs.gang_recogniser import SPELLINGS
-from railnet.jobs.train_job import PS, WORKER, Kind, Task, TrainingJob
-from railnet.jobs.train_job_environment import Peers
+from railnet.jobs.gang.gang_constraint import CONSTRAINT
+from railnet.jobs.gang.recogniser import SPELLINGS
+from railnet.jobs.train_job.environment import Peers
+from railnet.jobs.train_job.train_job import PS, WORKER, Kind, Task, TrainingJob
 
 JsonObject = dict[str, Any]
 

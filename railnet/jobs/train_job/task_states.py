@@ -10,7 +10,7 @@ from typing import Any
 from railnet.errors import Misconfigured
 from railnet.jobs.pod_progress import Stage, progress, said
 from railnet.jobs.recogniser import recognise
-from railnet.jobs.train_job import PS, WORKER
+from railnet.jobs.train_job.train_job import PS, WORKER
 from railnet.objects import pod as pod_module
 from railnet.objects.conditions import conditions
 from railnet.objects.metadata_times import created_text, is_deleted

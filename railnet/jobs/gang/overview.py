@@ -8,10 +8,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from railnet.errors import Misconfigured
-from railnet.jobs.gang_queue import in_turn
-from railnet.jobs.gang_recogniser import GATE, PLACEMENT, described, gang_request
-from railnet.jobs.gang_request import Constraint
-from railnet.jobs.other_placement import waits_for_its_group
+from railnet.jobs.gang.other_placement import waits_for_its_group
+from railnet.jobs.gang.queue import in_turn
+from railnet.jobs.gang.recogniser import GATE, PLACEMENT, described, gang_request
+from railnet.jobs.gang.request import Constraint
 from railnet.objects.metadata_times import created, created_text
 from railnet.objects.owner_reference import controlling, references
 from railnet.objects.pod import Pod

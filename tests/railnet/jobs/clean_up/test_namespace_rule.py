@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railnet.errors import Misconfigured
-from railnet.jobs import namespace_clean_up_rule
-from railnet.jobs.clean_up_verdict import Action
-from railnet.jobs.namespace_clean_up_rule import FinishedNamespace, verdict
+from railnet.jobs.clean_up import namespace_rule
+from railnet.jobs.clean_up.namespace_rule import FinishedNamespace, verdict
+from railnet.jobs.clean_up.verdict import Action
 
 DAY = {"railnet.io/ttl": "24h"}
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("5s", 5.0), ("30m", 1800.0), ("24h", 86400.0), ("7d", 604800.0)])
 def test_times(text: str, seconds: float) -> None:
-    assert namespace_clean_up_rule.seconds({"railnet.io/ttl": text}) == seconds
+    assert namespace_rule.seconds({"railnet.io/ttl": text}) == seconds
 
 
 @pytest.mark.parametrize(
@@ -26,12 +26,12 @@ def test_no_time_is_refused_with_what_it_should_be(text: str) -> None:
     with pytest.raises(
         Misconfigured, match="it should be a number of seconds, minutes, hours or days, such as 30m, 24h or 7d"
     ):
-        namespace_clean_up_rule.seconds({"railnet.io/ttl": text})
+        namespace_rule.seconds({"railnet.io/ttl": text})
 
 
 def test_missing_time_is_refused() -> None:
     with pytest.raises(Misconfigured, match=r"the annotation railnet\.io/ttl is missing"):
-        namespace_clean_up_rule.seconds({})
+        namespace_rule.seconds({})
 
 
 @given(st.floats(0, 1e9), st.floats(0, 1e9))
@@ -55,8 +55,8 @@ def test_claims_keep_the_namespace_until_it_says_that_they_may_go() -> None:
 
 @pytest.mark.parametrize("name", ["default", "kube-system", "kube-public", "kube-node-lease"])
 def test_namespaces_of_the_cluster_are_protected(name: str) -> None:
-    assert namespace_clean_up_rule.is_protected(name)
-    assert not namespace_clean_up_rule.is_protected("mnist")
+    assert namespace_rule.is_protected(name)
+    assert not namespace_rule.is_protected("mnist")
 
 
 def ended_pod(*times: str, phase: str = "Succeeded") -> dict[str, Any]:
@@ -69,13 +69,13 @@ def ended_pod(*times: str, phase: str = "Succeeded") -> dict[str, Any]:
 
 
 def test_pod_ends_with_its_last_container() -> None:
-    found = namespace_clean_up_rule.end("Pod", ended_pod("2026-03-01T12:00:00Z", "2026-03-01T12:00:05Z"))
+    found = namespace_rule.end("Pod", ended_pod("2026-03-01T12:00:00Z", "2026-03-01T12:00:05Z"))
 
     assert found == (True, 1772366405.0)
-    assert namespace_clean_up_rule.end("Pod", ended_pod(phase="Failed")) == (False, None)
-    assert namespace_clean_up_rule.end("Pod", ended_pod("2026-03-01T12:00:00Z", phase="Running")) is None
+    assert namespace_rule.end("Pod", ended_pod(phase="Failed")) == (False, None)
+    assert namespace_rule.end("Pod", ended_pod("2026-03-01T12:00:00Z", phase="Running")) is None
 
 
 @pytest.mark.parametrize("status", [{}, {"conditions": [{"type": "Available", "status": "True"}]}])
 def test_deployment_never_ends(status: dict[str, Any]) -> None:
-    assert namespace_clean_up_rule.end("Deployment", {"status": status}) is None
+    assert namespace_rule.end("Deployment", {"status": status}) is None

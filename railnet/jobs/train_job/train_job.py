@@ -1,4 +1,4 @@
-"""A training job of `railnet train`, as its file says it, and what its values may not contradict. Not here: its objects (`train_job_objects`)."""
+"""A training job of `railnet train`, as its file says it, and what its values may not contradict. Not here: its objects (`objects`)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from railnet.errors import Misconfigured
-from railnet.jobs.gang_constraint import CONSTRAINT
+from railnet.jobs.gang.gang_constraint import CONSTRAINT
 from railnet.objects.quantity import parsed
 
 PS, WORKER = "ps", "worker"

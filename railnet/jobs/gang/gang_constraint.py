@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from railnet.errors import Misconfigured
-from railnet.jobs.gang_request import Constraint
-from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
+from railnet.jobs.gang.node_terms import Comparison, NodeTerm, Requirement
+from railnet.jobs.gang.request import Constraint
 
 CONSTRAINT = "alibabacloud.com/topology-aware-constraint"
 

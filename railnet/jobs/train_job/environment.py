@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from railnet.errors import Misconfigured
-from railnet.jobs.train_job import LONGEST_ARGUMENT, PS, WORKER, Kind, Task, TrainingJob
+from railnet.jobs.train_job.train_job import LONGEST_ARGUMENT, PS, WORKER, Kind, Task, TrainingJob
 
 _MOST_RESTARTS = 3  # of a worker's processes by its torchrun, before its container fails
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from railnet.errors import Misconfigured
 from railnet.jobs import railnet_labels
-from railnet.jobs.train_job import WORKER, Contradictions, TrainingJob
-from railnet.jobs.train_job_objects import JsonObject, container_of, pod_metadata, pod_spec
+from railnet.jobs.train_job.objects import JsonObject, container_of, pod_metadata, pod_spec
+from railnet.jobs.train_job.train_job import WORKER, Contradictions, TrainingJob
 
 SUCCESS_POLICY = "successPolicy"
 _PORT = 2222  # a user that is not root may open it, and the node's own sshd has 22

@@ -9,7 +9,7 @@ from enum import Enum
 from itertools import islice
 from typing import NamedTuple
 
-from railnet.jobs.clean_up_verdict import Action, Verdict
+from railnet.jobs.clean_up.verdict import Action, Verdict
 from railnet.jobs.operators import Operator, Part
 from railnet.jobs.railnet_labels import PS_CLEANUP
 from railnet.jobs.recogniser import marked

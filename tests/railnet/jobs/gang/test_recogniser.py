@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from railnet.errors import Misconfigured
-from railnet.jobs.gang_constraint import CONSTRAINT, constraint
-from railnet.jobs.gang_recogniser import SPELLINGS, Spelling, agreed, described, gang_request
-from railnet.jobs.gang_request import Constraint, GangRequest
-from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
+from railnet.jobs.gang.gang_constraint import CONSTRAINT, constraint
+from railnet.jobs.gang.node_terms import Comparison, NodeTerm, Requirement
+from railnet.jobs.gang.recogniser import SPELLINGS, Spelling, agreed, described, gang_request
+from railnet.jobs.gang.request import Constraint, GangRequest
 from tests.railnet.jobs.builders import a_pod
 
 NAME, LEAST = "pod-group.scheduling.sigs.k8s.io/name", "pod-group.scheduling.sigs.k8s.io/min-available"

@@ -13,7 +13,7 @@ import pytest
 from railnet.admission.decision import Additions, Untouched, decide
 from railnet.admission.review_configuration import Namespace
 from railnet.errors import Misconfigured
-from railnet.jobs.job_pods import makes_pods, pods_of
+from railnet.jobs.job_pods.job_pods import makes_pods, pods_of
 from railnet.jobs.recogniser import recognise
 from railnet.objects import pod as pod_module
 from tests.railnet.admission.goldens import GOLDENS, Golden

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from railnet.errors import Misconfigured
-from railnet.jobs import gang_constraint
-from railnet.jobs.gang_constraint import CONSTRAINT
-from railnet.jobs.gang_request import Constraint, GangRequest
-from railnet.jobs.node_terms import Comparison, NodeTerm, Requirement
+from railnet.jobs.gang import gang_constraint
+from railnet.jobs.gang.gang_constraint import CONSTRAINT
+from railnet.jobs.gang.node_terms import Comparison, NodeTerm, Requirement
+from railnet.jobs.gang.request import Constraint, GangRequest
 from railnet.jobs.railnet_labels import SIZE
 from railnet.objects.pod import Pod
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from railnet.errors import Misconfigured
-from railnet.jobs import operator_job_pods as operators
-from railnet.jobs.pod_of_template import JobManifest, RenderedPod, at, completion_pod, number, pod_of
+from railnet.jobs.job_pods import operator_job_pods as operators
+from railnet.jobs.job_pods.pod_of_template import JobManifest, RenderedPod, at, completion_pod, number, pod_of
 
 _HASH = "xxxxx"  # what Kubernetes puts behind a name, by chance or as a digest
 # Of these no pods are made before a TrainJob names one, with which it is rendered.

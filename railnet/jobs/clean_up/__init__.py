@@ -1,0 +1,1 @@
+"""Whether something is deleted when training is over: parameter servers, and idle namespaces."""

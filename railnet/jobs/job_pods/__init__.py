@@ -1,0 +1,1 @@
+"""The pods that a job will have, read from its manifest."""

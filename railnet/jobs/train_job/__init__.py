@@ -1,0 +1,1 @@
+"""The jobs of `railnet train`: what a user asks for, the objects that are made of it, and the states of its tasks."""
