@@ -25,7 +25,7 @@ from simnode.kubernetes.review_client import NAME
 # The defaults of `railnet admission`; the node's namespace has no other program on them.
 _PORT, _HEALTH_PORT = 8443, 8080
 _FOLDER = Path("/run/simnode")
-_DESCRIPTORS = 1024  # the smallest usual limit, into which all limits of `railnet.admission.connections` fit
+_DESCRIPTORS = 1024  # the smallest usual limit, into which all limits of `railnet.admission.server.connections` fit
 _START_SECONDS, _END_SECONDS = 90.0, 60.0
 _READY = "ready"
 # include/net/tcp_states.h: what the kernel keeps without the webhook, TCP_SYN_RECV and TCP_TIME_WAIT; and TCP_LISTEN.

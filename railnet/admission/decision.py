@@ -1,7 +1,7 @@
 """The decision about one pod: what is added to it, and why.
 
 Pure: a pod, its namespace and the policy in, a decision out. Not here: the JSON Patch (`railnet.admission.patch`), the words for the pod's
-author (`railnet.admission.explanation`), and what host-network mode changes (`railnet.admission.host_network`).
+author (`railnet.admission.explanation`), and what host-network mode changes (`railnet.admission.host_network.host_network`).
 """
 
 import re
@@ -11,9 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from railnet.admission import host_network, railnet_annotations, tf_config
+from railnet.admission import railnet_annotations, tf_config
 from railnet.admission.environment import EVERY_HCA, Variable, wanted
-from railnet.admission.host_network import HostNetwork
+from railnet.admission.host_network import host_network
+from railnet.admission.host_network.host_network import HostNetwork
 from railnet.admission.review_configuration import Namespace, Policy, switch
 from railnet.errors import Misconfigured, NotPermitted, NotReady
 from railnet.jobs.gpus import gpu_count

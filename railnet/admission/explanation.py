@@ -6,7 +6,7 @@ from typing import Any
 
 from railnet.admission import railnet_annotations, tf_config
 from railnet.admission.decision import Additions, Decision, Untouched
-from railnet.admission.host_network import HostNetwork
+from railnet.admission.host_network.host_network import HostNetwork
 from railnet.jobs.net1_names import service
 from railnet.objects.pod import Pod
 

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from railnet.admission import gang_decision, gang_explanation, gang_patch, railnet_annotations
+from railnet.admission import railnet_annotations
 from railnet.admission.decision import Additions, ClaimedVfs, Decision, FreePort, decide
 from railnet.admission.explanation import report
+from railnet.admission.gang import gang_decision, gang_explanation, gang_patch
 from railnet.admission.patch import Operation, operations
 from railnet.admission.review_configuration import Namespace, Policy, switch
 from railnet.admission.webhook_scope import NEVER

@@ -11,7 +11,7 @@ from typing import Any
 from railnet.admission import explanation, railnet_annotations
 from railnet.admission.decision import Additions
 from railnet.admission.environment import Variable
-from railnet.admission.host_network import DNS_POLICY, HostNetwork
+from railnet.admission.host_network.host_network import DNS_POLICY, HostNetwork
 from railnet.jobs.railnet_labels import HOST_PORT
 
 Operation = dict[str, Any]

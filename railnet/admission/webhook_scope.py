@@ -9,7 +9,7 @@ from string import Formatter
 from typing import Any
 
 from railnet.admission import railnet_annotations
-from railnet.admission.host_network import HOST, KUBEDL_MODE
+from railnet.admission.host_network.host_network import HOST, KUBEDL_MODE
 from railnet.jobs.gang import recogniser
 from railnet.jobs.gang.recogniser import SPELLINGS
 from railnet.jobs.operators import OPERATORS, Operator

@@ -6,7 +6,7 @@ The controllers serve gated pods and PodGroups alike, so two replicas that diffe
 import logging
 import threading
 
-from railnet.admission.gang_engine_choice import ChosenEngine, GangEngine, Served, chosen, said, served
+from railnet.admission.gang.engine_choice import ChosenEngine, GangEngine, Served, chosen, said, served
 from railnet.apiserver.client import Absent, ApiServer, RequestFailed
 from railnet.apiserver.request import ApiObject, create_dry
 

@@ -11,7 +11,7 @@ _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0
 
 
 class AdmissionMetrics:
-    """The metrics of reviews (an `railnet.admission.server.ReviewMeter`) and of the certificate; `expires` returns its end, None without one."""
+    """The metrics of reviews (an `railnet.admission.server.server.ReviewMeter`) and of the certificate; `expires` returns its end, None without one."""
 
     def __init__(self, expires: Callable[[], datetime | None]) -> None:
         """Start with all counters at zero."""

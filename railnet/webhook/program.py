@@ -15,9 +15,9 @@ from railnet.admission.certificates.cluster_objects import NAME, ClusterObjects
 from railnet.admission.certificates.folder import Folder
 from railnet.admission.certificates.reconcile_step import Keeper
 from railnet.admission.certificates.renewal_loop import Own, utc_now
-from railnet.admission.gang_engine_choice import GATES, ChosenEngine, GangEngine
+from railnet.admission.gang.engine_choice import GATES, ChosenEngine, GangEngine
 from railnet.admission.review_configuration import Policy
-from railnet.admission.server import WebhookServer
+from railnet.admission.server.server import WebhookServer
 from railnet.admission.tls import Shown
 from railnet.apiserver import service_account
 from railnet.apiserver.client import StreamingApiServer

@@ -7,8 +7,8 @@ import time
 from functools import partial
 
 from railnet.admission.certificates.cluster_objects import NAME
-from railnet.admission.host_port_allocator import HostPorts, port_range
-from railnet.admission.host_port_usage import SeenPod, seen_pod
+from railnet.admission.host_network.host_port_allocator import HostPorts, port_range
+from railnet.admission.host_network.host_port_usage import SeenPod, seen_pod
 from railnet.apiserver.client import StreamingApiServer
 from railnet.apiserver.request import Collection
 from railnet.controllers.informer import Informer

@@ -17,7 +17,7 @@ from simnode.waiting import until_empty
 from simnode.webhook_process import Held, Webhook
 
 _ATTACKER = "127.0.0.2"  # a pod has another address than an API server, so it has a share of its own
-# Each is more than `railnet.admission.connections` permits.
+# Each is more than `railnet.admission.server.connections` permits.
 _SILENT, _HALF_HANDSHAKES, _HALF_BODIES = 2500, 200, 330
 # What the webhook closes is opened again. Without these limits the flood would take a whole core from the churn, which may have two;
 # reviews then took up to 2.5 s.

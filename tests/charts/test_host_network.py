@@ -5,7 +5,7 @@ import pytest
 from railnet.__main__ import _parser
 from railnet.admission import webhook_scope
 from railnet.admission.certificates.cluster_objects import NAME
-from railnet.admission.server import SERVICES
+from railnet.admission.server.server import SERVICES
 from railnet.jobs.host_port_choice import parse
 from tests.charts import features
 from tests.charts.rendered import JsonObject, by_name, container, of_kind, rendered

@@ -8,7 +8,7 @@ from railnet import VERSION
 from railnet.__main__ import _parser
 from railnet.admission import webhook_scope
 from railnet.admission.certificates.cluster_objects import NAME, ROTATE, SECRET
-from railnet.admission.server import GANG_JOBS, GANGS, PATHS, SERVICES
+from railnet.admission.server.server import GANG_JOBS, GANGS, PATHS, SERVICES
 from railnet.configuration import parse
 from railnet.webhook.program import _DRAIN_SECONDS, names
 from tests.charts import features

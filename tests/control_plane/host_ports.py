@@ -14,8 +14,8 @@ from tests.control_plane.api import Api, ApiAnswer
 from tests.control_plane.cluster import Cluster
 from tests.control_plane.replica import Replica
 from tests.control_plane.server import ApiServer
+from tests.railnet.admission.host_network.test_service_review import KUBEFLOW
 from tests.railnet.admission.reviewing import a_review, patch_of
-from tests.railnet.admission.test_host_network_service_review import KUBEFLOW
 
 JsonObject = dict[str, Any]
 PORTS = range(20000, 30000)

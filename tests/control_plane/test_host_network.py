@@ -25,7 +25,7 @@ from tests.control_plane.host_ports import (
 )
 from tests.control_plane.server import ApiServer
 from tests.railnet.admission.goldens import GOLDENS, Golden
-from tests.railnet.admission.test_host_network_service_review import KUBEFLOW, a_service
+from tests.railnet.admission.host_network.test_service_review import KUBEFLOW, a_service
 
 JsonObject = dict[str, Any]
 IN_MODE = [golden for golden in GOLDENS if golden.host_port and not golden.configuration and golden.net1 is None]

@@ -6,7 +6,6 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from railnet.admission import gang_review, host_network_service_review
 from railnet.admission.certificates import authority, ca_bundle
 from railnet.admission.certificates.authority import (
     ServerCertificate,
@@ -16,7 +15,9 @@ from railnet.admission.certificates.authority import (
     signed_by,
     signs,
 )
-from railnet.admission.host_port_usage import SeenPod
+from railnet.admission.gang import gang_review
+from railnet.admission.host_network import service_review
+from railnet.admission.host_network.host_port_usage import SeenPod
 from railnet.admission.review import MAX_BYTES, UnreadableReview, review
 from railnet.admission.review_configuration import Policy
 from railnet.errors import Misconfigured
@@ -33,12 +34,12 @@ def admission_review(data: bytes) -> None:
     if not data:
         with suppress(UnreadableReview):
             raise AssertionError(review(bytes(MAX_BYTES + 1), Policy()))
-    asked = host_network_service_review.asked(data)
+    asked = service_review.asked(data)
     for reviewed in (
         review(data, Policy(priority_class="iteration"), None),
         review(data, Policy(priority_class="iteration"), net1=True, free_port=lambda _: 20000),
-        host_network_service_review.answered(asked, None),
-        host_network_service_review.answered(asked, SeenPod("p", (20000,), asked.pod, ("tfjob-port",), replica=False)),
+        service_review.answered(asked, None),
+        service_review.answered(asked, SeenPod("p", (20000,), asked.pod, ("tfjob-port",), replica=False)),
     ):
         response = json.loads(reviewed.body)["response"]
         assert isinstance(response["uid"], str)
@@ -134,10 +135,10 @@ PARSERS = (
         gang_reviews,
         (UnreadableReview,),
         {
-            "railnet.admission.gang_review": (),
-            "railnet.admission.gang_decision": ("decide", "_others", "_no_gang", "_unread"),
+            "railnet.admission.gang.gang_review": (),
+            "railnet.admission.gang.gang_decision": ("decide", "_others", "_no_gang", "_unread"),
             "railnet.jobs.gang.other_placement": (),
-            "railnet.admission.node_affinity_narrowing": (),
+            "railnet.admission.gang.node_affinity_narrowing": (),
         },
     ),
 )

@@ -180,7 +180,7 @@ def _errors(table: VfTable, root: Path) -> str:
 
 def _of_admission() -> str:
     metrics = AdmissionMetrics(lambda: datetime(2026, 3, 1, tzinfo=UTC))
-    server = (ROOT / "railnet/admission/server.py").read_text()
+    server = (ROOT / "railnet/admission/server/server.py").read_text()
     outcomes = {*get_args(Outcome), *re.findall(r'\boutcome(?:, operator)? = "(\w+)"', server)}
     assert outcomes > set(get_args(Outcome))
     for outcome in outcomes:

@@ -11,9 +11,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from railnet.admission.certificates import authority
 from railnet.admission.certificates.authority import Authority, ServerCertificate
-from railnet.admission.host_port_allocator import HostPorts
+from railnet.admission.host_network.host_port_allocator import HostPorts
 from railnet.admission.review_configuration import Policy
-from railnet.admission.server import WebhookServer
+from railnet.admission.server.server import WebhookServer
 from railnet.admission.tls import Shown
 
 NAME = "railnet-admission.railnet.svc"

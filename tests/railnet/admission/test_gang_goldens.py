@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from railnet.admission import gang_decision, gang_review, webhook_scope
-from railnet.admission.server import GANG_JOBS, GANGS
+from railnet.admission import webhook_scope
+from railnet.admission.gang import gang_decision, gang_review
+from railnet.admission.server.server import GANG_JOBS, GANGS
 from railnet.jobs.gang.recogniser import SPELLINGS, described, names_gang
 from railnet.objects.pod import parse
 from tests.railnet.admission.goldens import GOLDENS

@@ -17,7 +17,7 @@ import yaml
 from railnet.admission import webhook_scope
 from railnet.admission.certificates.cluster_objects import NAME
 from railnet.admission.review_configuration import Policy
-from railnet.admission.server import PATHS
+from railnet.admission.server.server import PATHS
 from railnet.jobs.operators import OPERATORS, Operator
 from railnet.jobs.railnet_labels import NET1
 from railnet.jobs.recogniser import recognise

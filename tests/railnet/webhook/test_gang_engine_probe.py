@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from railnet.admission.gang_engine_choice import GangEngine
+from railnet.admission.gang.engine_choice import GangEngine
 from railnet.apiserver.client import Answer, ApiServer
 from railnet.apiserver.request import Request
 from railnet.webhook.gang_engine_probe import GangEngineProbe

@@ -8,8 +8,8 @@ address and port. A Service with a cluster IP is its maker's: KubeDL makes such 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeGuard
 
-from railnet.admission.host_network import HOST
-from railnet.admission.host_port_usage import Identity, SeenPod, identity
+from railnet.admission.host_network.host_network import HOST
+from railnet.admission.host_network.host_port_usage import Identity, SeenPod, identity
 from railnet.admission.patch import Operation
 from railnet.admission.review import Reviewed, denied, namespace_of, patched, read, reviewed
 from railnet.errors import Misconfigured, NotReady

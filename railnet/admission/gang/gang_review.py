@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from railnet.admission import gang_explanation, gang_patch
-from railnet.admission.gang_decision import decide
-from railnet.admission.gang_engine_choice import GATES, ChosenEngine
+from railnet.admission.gang import gang_explanation, gang_patch
+from railnet.admission.gang.engine_choice import GATES, ChosenEngine
+from railnet.admission.gang.gang_decision import decide
 from railnet.admission.review import ReviewAnswer, Reviewed, denied, is_new_pod, patched, read, reviewed
 from railnet.errors import Misconfigured
 from railnet.objects.pod import parse

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from railnet.admission import connections, server
 from railnet.admission.review import MAX_BYTES
 from railnet.admission.review_configuration import Policy
-from railnet.admission.server import WebhookServer
+from railnet.admission.server import connections, server
+from railnet.admission.server.server import WebhookServer
 from simnode.chaos.flood import Flood, flooding
 from tests.railnet.admission.reviewing import a_review
 from tests.railnet.admission.serving import Served, a_leaf, an_authority, an_rsa_leaf, request, serving

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from railnet.admission import gang_decision, gang_review
-from railnet.admission.gang_decision import LeftAlone, Waits
+from railnet.admission.gang import gang_decision, gang_review
+from railnet.admission.gang.gang_decision import LeftAlone, Waits
 from railnet.objects.pod import parse
 from tests.railnet.admission.reviewing import a_review, applied, patch_of
 

@@ -2,7 +2,7 @@
 
 Each request is one review.
 
-It never logs a part of a body. It limits the memory and the time that a request can take; `railnet.admission.connections` limits connections.
+It never logs a part of a body. It limits the memory and the time that a request can take; `railnet.admission.server.connections` limits connections.
 """
 
 import asyncio
@@ -19,13 +19,14 @@ from typing import NamedTuple, Protocol
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from railnet.admission import gang_job_review, gang_review, host_network_service_review
-from railnet.admission.connections import Connections
 from railnet.admission.decision import ClaimedVfs
-from railnet.admission.gang_engine_choice import GATES, ChosenEngine
-from railnet.admission.host_port_allocator import HostPorts
+from railnet.admission.gang import gang_review, job_review
+from railnet.admission.gang.engine_choice import GATES, ChosenEngine
+from railnet.admission.host_network import service_review
+from railnet.admission.host_network.host_port_allocator import HostPorts
 from railnet.admission.review import MAX_BYTES, Reviewed, UnreadableReview, review
 from railnet.admission.review_configuration import Policy
+from railnet.admission.server.connections import Connections
 from railnet.admission.tls import Shown
 
 _log = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ _READ_AHEAD_BYTES = 16 << 10
 # These two lines change asyncio's internals, because asyncio has no option for them. asyncio reads each TLS connection into a buffer of
 # 256 KiB; a TLS record has 16 KiB at most. The API server speaks HTTP/1.1, so it opens a connection for each pod under review at the same
 # time. Measured: 300 idle connections hold 17 MiB with these lines and 82 MiB without; 300 connections in the middle of a body hold 48 and
-# 127 MiB. If a new Python ignores the first line, tests/railnet/admission/test_server.py::test_connection_that_is_kept_holds_little fails; if it
+# 127 MiB. If a new Python ignores the first line, tests/railnet/admission/server/test_server.py::test_connection_that_is_kept_holds_little fails; if it
 # ignores the second, test_connection_that_is_not_read_holds_little fails.
 SSLProtocol.max_size = 32 << 10
 # In KiB: how many encrypted bytes a connection may hold while the server does not read it. asyncio's value is 256.
@@ -234,7 +235,7 @@ class WebhookServer:
         if path == GANGS:
             return gang_review.review(body, self._gang_engine())
         if path == GANG_JOBS:
-            return gang_job_review.review(body)
+            return job_review.review(body)
         if ports is None or path != SERVICES:
             net1, sticky = PATHS[path]
             free_port = None if ports is None else ports.free_port
@@ -242,10 +243,8 @@ class WebhookServer:
             if ports is not None and reviewed.host_port:
                 ports.give(reviewed.host_port, reviewed.namespace)
             return reviewed
-        asked = host_network_service_review.asked(body)
-        return host_network_service_review.answered(
-            asked, None if asked.pod is None else await ports.pod(asked.pod, _POD_SECONDS)
-        )
+        asked = service_review.asked(body)
+        return service_review.answered(asked, None if asked.pod is None else await ports.pod(asked.pod, _POD_SECONDS))
 
     async def _body(self, request: web.BaseRequest, place: AsyncExitStack) -> bytes:
         """Read a body. A large body waits for a place, and keeps it until the stack is closed."""

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from railnet.admission import gang_job_review, webhook_scope
+from railnet.admission import webhook_scope
+from railnet.admission.gang import job_review
 from railnet.jobs.pod_failure_policy import IGNORES_EVICTIONS
 from tests.railnet.admission.reviewing import a_review, applied, patch_of
 from tests.railnet.admission.test_webhook_scope import calls_for
@@ -59,7 +60,7 @@ def a_job(
 
 
 def ask(job: Any, **changes: Any) -> JsonObject:
-    response: JsonObject = json.loads(gang_job_review.review(a_review(job, "ml", kind=JOB, **changes)).body)["response"]
+    response: JsonObject = json.loads(job_review.review(a_review(job, "ml", kind=JOB, **changes)).body)["response"]
     return response
 
 
@@ -154,7 +155,7 @@ def test_request_that_makes_no_job_is_let_through(changes: JsonObject) -> None:
 
 
 def test_pod_is_no_job() -> None:
-    assert json.loads(gang_job_review.review(a_review(a_job())).body)["response"] == UNTOUCHED
+    assert json.loads(job_review.review(a_review(a_job())).body)["response"] == UNTOUCHED
 
 
 @pytest.mark.slow  # CEL evaluations

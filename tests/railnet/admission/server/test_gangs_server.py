@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from tests.railnet.admission.gang.test_gang_review import a_pod
+from tests.railnet.admission.gang.test_job_review import JOB, a_job
 from tests.railnet.admission.reviewing import a_review
 from tests.railnet.admission.serving import Served, serving
-from tests.railnet.admission.test_gang_job_review import JOB, a_job
-from tests.railnet.admission.test_gang_review import a_pod
 
 
 def run(test: Callable[[Served], Any], *, gangs: bool) -> None:

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from railnet.admission import gang_review
 from railnet.admission.explanation import MAX_WARNING
-from railnet.admission.gang_engine_choice import GATES, ChosenEngine, GangEngine, Served, chosen, said, served
+from railnet.admission.gang import gang_review
+from railnet.admission.gang.engine_choice import GATES, ChosenEngine, GangEngine, Served, chosen, said, served
 from railnet.jobs.gang.engine import pod_group_name
+from tests.railnet.admission.gang.test_gang_review import CONSTRAINT, GATE, a_pod
 from tests.railnet.admission.reviewing import a_review, applied, patch_of
-from tests.railnet.admission.test_gang_review import CONSTRAINT, GATE, a_pod
 
 JsonObject = dict[str, Any]
 GROUPS = ChosenEngine(groups=True)

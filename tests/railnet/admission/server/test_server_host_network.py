@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from railnet.admission import server
-from railnet.admission.host_port_allocator import HostPorts
-from railnet.admission.host_port_usage import seen_pod
+from railnet.admission.host_network.host_port_allocator import HostPorts
+from railnet.admission.host_network.host_port_usage import seen_pod
+from railnet.admission.server import server
 from railnet.jobs.host_port_choice import PortRange
+from tests.railnet.admission.host_network.test_host_network import a_pod as an_unreviewed_pod
+from tests.railnet.admission.host_network.test_service_review import KINDS, WEBHOOK, a_pod, a_service
 from tests.railnet.admission.reviewing import a_review
 from tests.railnet.admission.serving import Served, serving
-from tests.railnet.admission.test_host_network import a_pod as an_unreviewed_pod
-from tests.railnet.admission.test_host_network_service_review import KINDS, WEBHOOK, a_pod, a_service
 
 JsonObject = dict[str, Any]
 SERVICES = "/services?timeout=5s"

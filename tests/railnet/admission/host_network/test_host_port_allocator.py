@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from railnet.admission.host_port_allocator import HostPorts
-from railnet.admission.host_port_usage import Identity, SeenPod, seen_pod
+from railnet.admission.host_network.host_port_allocator import HostPorts
+from railnet.admission.host_network.host_port_usage import Identity, SeenPod, seen_pod
 from railnet.errors import NotReady
 from railnet.jobs.host_port_choice import PortRange
 from railnet.objects.pod import Container, ContainerPort, Pod

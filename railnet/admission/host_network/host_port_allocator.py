@@ -7,8 +7,8 @@ guaranteed, and what only the scheduler guarantees.
 import asyncio
 from collections.abc import Callable
 
-from railnet.admission.host_port_holders import GIVEN_SECONDS, PortHolders
-from railnet.admission.host_port_usage import Identity, SeenPod
+from railnet.admission.host_network.host_port_holders import GIVEN_SECONDS, PortHolders
+from railnet.admission.host_network.host_port_usage import Identity, SeenPod
 from railnet.errors import NotReady
 from railnet.jobs.host_port_choice import PortRange, PortShare, choose, parse
 from railnet.objects.pod import Pod

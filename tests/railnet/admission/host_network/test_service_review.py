@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from railnet.admission.host_network_service_review import answered, asked
-from railnet.admission.host_port_usage import Identity, SeenPod, identity, seen_pod
+from railnet.admission.host_network.host_port_usage import Identity, SeenPod, identity, seen_pod
+from railnet.admission.host_network.service_review import answered, asked
 from tests.railnet.admission.reviewing import a_review
 
 JsonObject = dict[str, Any]

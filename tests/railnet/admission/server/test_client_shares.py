@@ -2,7 +2,7 @@
 
 import pytest
 
-from railnet.admission.client_shares import Shares, client_of
+from railnet.admission.server.client_shares import Shares, client_of
 
 
 def test_oldest_of_the_client_with_the_most_gives_up_its_place():

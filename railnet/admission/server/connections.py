@@ -1,7 +1,7 @@
 """The connections of the webhook's port, from the kernel's queue to their end: how many there are, and which is closed for another.
 
 TLS and HTTP cost memory and time as soon as they begin. So a connection is a bare socket until its first byte has come, and handshakes
-begin one by one. `railnet.admission.server` limits what a request may cost. docs/decisions/0040 has the reasons.
+begin one by one. `railnet.admission.server.server` limits what a request may cost. docs/decisions/0040 has the reasons.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from aiohttp.web_protocol import RequestHandler
 
-from railnet.admission.client_shares import Shares, client_of
+from railnet.admission.server.client_shares import Shares, client_of
 from railnet.admission.tls import Shown
 from railnet.kernel.sockets.batched_tcp_listener import Acceptor, close_after_sending, listening
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railnet.admission import node_affinity_narrowing
-from railnet.admission.node_affinity_narrowing import AFFINITY, narrowed
+from railnet.admission.gang import node_affinity_narrowing
+from railnet.admission.gang.node_affinity_narrowing import AFFINITY, narrowed
 from railnet.errors import Misconfigured
 from railnet.jobs.gang.node_terms import Comparison, NodeTerm, Requirement
 

@@ -5,8 +5,8 @@ No Job is ever refused: without the rule Railnet does not move its gang, and tha
 
 from typing import Any
 
-from railnet.admission import gang_job_decision
 from railnet.admission.explanation import MAX_WARNING
+from railnet.admission.gang import job_decision
 from railnet.admission.review import ReviewAnswer, Reviewed, namespace_of, patched, read, reviewed
 
 _JOB = {"group": "batch", "version": "v1", "kind": "Job"}
@@ -28,9 +28,9 @@ def _answer(request: dict[str, Any]) -> ReviewAnswer:
     if not new:
         return ReviewAnswer({"allowed": True}, "untouched")
     job: Any = request.get("object")
-    decision = gang_job_decision.decide(job, namespace_of(request))
+    decision = job_decision.decide(job, namespace_of(request))
     response: dict[str, Any] = {"allowed": True}
     if decision.obstacle:
         text = f"Railnet will not move this gang, nor preempt it, because its Job {decision.obstacle}"
         response["warnings"] = [f"{text:.{MAX_WARNING}}"]
-    return patched(gang_job_decision.operations(job, decision), _OPERATOR, response)
+    return patched(job_decision.operations(job, decision), _OPERATOR, response)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import NamedTuple, TypeVar
 
-from railnet.admission.host_port_usage import SeenPod
+from railnet.admission.host_network.host_port_usage import SeenPod
 from railnet.jobs.host_port_choice import PortRange
 
 # A pod is stored at the latest when its request ends (kube-apiserver --request-timeout: 60 s), and seen within seconds of that.

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from railnet.admission.explanation import MAX_WARNING, operation
-from railnet.admission.gang_decision import GangDecision, LeftAlone, Waits
+from railnet.admission.gang.gang_decision import GangDecision, LeftAlone, Waits
 from railnet.jobs.gang.recogniser import GATE, described
 
 _MAX_WARNINGS = 8

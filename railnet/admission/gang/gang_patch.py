@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from railnet.admission import explanation, railnet_annotations
-from railnet.admission.gang_decision import GangDecision, LeftAlone, Waits
-from railnet.admission.gang_explanation import waits
-from railnet.admission.node_affinity_narrowing import AFFINITY
+from railnet.admission.gang.gang_decision import GangDecision, LeftAlone, Waits
+from railnet.admission.gang.gang_explanation import waits
+from railnet.admission.gang.node_affinity_narrowing import AFFINITY
 from railnet.admission.patch import Operation, add, entries
 from railnet.jobs.gang.engine import POD_GROUP_NAME, SCHEDULING_GROUP
 from railnet.jobs.gang.recogniser import GATE

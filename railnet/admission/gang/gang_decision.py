@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from railnet.admission import node_affinity_narrowing
-from railnet.admission.gang_engine_choice import GATES, ChosenEngine
+from railnet.admission.gang import node_affinity_narrowing
+from railnet.admission.gang.engine_choice import GATES, ChosenEngine
 from railnet.errors import Misconfigured
 from railnet.jobs.gang.engine import pod_group_name, why_not_a_pod_group
 from railnet.jobs.gang.gang_constraint import CONSTRAINT

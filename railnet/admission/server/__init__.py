@@ -1,0 +1,1 @@
+"""The HTTPS server: requests, connections, and how clients share them."""
