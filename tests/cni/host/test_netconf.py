@@ -185,6 +185,7 @@ def test_refusal_of_a_huge_value_is_short() -> None:
 
 
 @given(st.binary() | st.dictionaries(st.text(), st.none() | st.text()).map(lambda conf: json.dumps(conf).encode()))
+@pytest.mark.slow
 def test_parse_raises_nothing_but_cni_errors(stdin: bytes) -> None:
     with pytest.raises(CniError) as raised:
         parse(stdin)

@@ -171,6 +171,7 @@ def test_document_that_is_no_mapping_is_said(text: str) -> None:
     assert "it should be a mapping" in errors(text)[0][2]
 
 
+@pytest.mark.slow
 def test_faults_without_end_are_a_hundred() -> None:
     assert len(check("rails:\n" + "- x\n" * 20_000)) == 100
 

@@ -41,6 +41,7 @@ def without_times(devices: Any) -> list[Any]:
 
 
 @given(st.lists(some_devices, max_size=6))
+@pytest.mark.slow
 def test_any_sequence_of_changes_ends_in_the_wanted_devices_and_then_in_silence(
     states: list[tuple[DraDevice, ...]],
 ) -> None:
@@ -52,6 +53,7 @@ def test_any_sequence_of_changes_ends_in_the_wanted_devices_and_then_in_silence(
 
 
 @given(st.lists(st.tuples(some_devices, st.integers(0, 8)), max_size=6), some_devices)
+@pytest.mark.slow
 def test_scheduler_never_sees_half_of_a_change(
     states: list[tuple[tuple[DraDevice, ...], int]], last: tuple[DraDevice, ...]
 ) -> None:

@@ -117,6 +117,7 @@ def test_events_since_the_boot_are_never_too_many(port: Port) -> None:
     assert fresh.wrong == []
 
 
+@pytest.mark.slow
 def test_slow_events_below_the_rate_are_never_too_many(port: Port) -> None:
     for _ in range(24 * 60):  # one a minute, for a day
         port.moves("symbol_error", 1, 0, 0, 0, 0, 0)

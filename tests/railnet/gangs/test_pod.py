@@ -244,6 +244,7 @@ def test_nothing_is_kept_of_the_constraint_of_a_gang_that_is_gone() -> None:
     assert sys.getrefcount(constraint) == references
 
 
+@pytest.mark.slow
 def test_tenant_whose_pods_are_all_large_and_different_keeps_its_share_alone() -> None:
     pods = GangPods()
     crowd = [pods.reduce(ReportedPod(costly(number))) for number in range(600)]

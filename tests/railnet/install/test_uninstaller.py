@@ -232,6 +232,7 @@ def runs(host: Path) -> Path:
 
 
 @pytest.mark.parametrize("by", ["a pod with a rail", "a request"])
+@pytest.mark.slow
 def test_executable_stays_until_nothing_needs_it(host: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
     monkeypatch.setattr(uninstall_module, "_LOOK_SECONDS", 0.01)
     leaving = Leaving(host_at(host))
@@ -255,6 +256,7 @@ def test_executable_stays_until_nothing_needs_it(host: Path, monkeypatch: pytest
     assert list((host / "opt/cni/bin").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_claims_of_kubelets_file_are_waited_for_also_without_a_record(
     host: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

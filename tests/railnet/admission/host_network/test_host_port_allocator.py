@@ -325,6 +325,7 @@ def test_port_of_a_pod_that_has_just_been_reviewed_is_not_given_to_another_names
 
 
 @pytest.mark.parametrize("node", ["", "node-a"], ids=["pending", "bound"])
+@pytest.mark.slow
 def test_pod_with_all_host_ports_takes_none_from_another_namespace(node: str) -> None:
     ports = known()
     pod = seen("attacker", node, *range(20000, 30000))
@@ -337,6 +338,7 @@ def test_pod_with_all_host_ports_takes_none_from_another_namespace(node: str) ->
 
 
 @pytest.mark.parametrize("node", ["", "node-a"], ids=["pending", "bound"])
+@pytest.mark.slow
 def test_many_pods_with_all_host_ports_take_none_from_another_namespace(node: str) -> None:
     ports = known()
     for first in range(20000, 30000, 50):

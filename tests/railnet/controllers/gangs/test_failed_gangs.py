@@ -73,6 +73,7 @@ def test_gang_of_which_an_action_says_no_place_fails_stops_no_other_gang(cluster
     assert not [about for _, about, _ in cluster.events if about == "Job/bad"]
 
 
+@pytest.mark.slow
 def test_pauses_between_tries_grow_and_a_change_of_its_pods_shortens_none(
     cluster: GangCluster, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -36,6 +36,7 @@ def used_nodes(cluster: GangCluster, gang: str = "bert") -> Counter[str]:
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=["required", "preferred", "anywhere"])
+@pytest.mark.slow
 def test_pods_that_come_and_are_bound_late_use_the_nodes_that_were_planned(constraint: str | None) -> None:
     """32 pods, two to a node: a Job's controller makes them in batches, in no order, and the scheduler binds some meanwhile."""
     cluster, order = one_leaf(24), random.Random(7)  # noqa: S311 - no secret

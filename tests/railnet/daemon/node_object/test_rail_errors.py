@@ -271,6 +271,7 @@ def test_driver_that_is_loaded_anew_during_a_look_blinds_no_card(node: Node, *, 
     assert node.wrong() == {0: ["symbol_error"]}
 
 
+@pytest.mark.slow
 def test_card_that_hangs_keeps_what_is_known_of_it_and_holds_up_no_other(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:

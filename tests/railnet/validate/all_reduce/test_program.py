@@ -14,6 +14,7 @@ from railnet.validate.all_reduce import program
 from railnet.validate.all_reduce.result import RankEnd, RankResult, parse_rank
 from tests.railnet.validate.all_reduce import fake_torch
 
+pytestmark = pytest.mark.slow  # each test starts the program
 _SIZES = (8, 1 << 20)
 
 
