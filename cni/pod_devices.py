@@ -18,7 +18,7 @@ from railnet.kernel.waiting import until
 from railnet.kubelet import checkpoint, dra_manager_state, podresources
 from railnet.kubelet.checkpoint_file import CheckpointReads
 from railnet.kubelet.checkpointed_responses import ContainerAllocation
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from railnet.kubelet.dra_manager_state_file import DraManagerStateReads
 from railnet.vf.dra_device_name import vf_of
 from railnet.vf.pci_address import PciAddress

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cni.daemon_exhaustion import is_own_shortage
-from cni.host import appended_plugins, chain, plugin_folder
+from cni.host import appended_plugins, chain, plugin_configuration_folder
 from cni.host.chain import Primary
 from cni.host.environment import ADD
 from cni.host.errors import TRY_AGAIN, CniError
@@ -29,7 +29,7 @@ def load(root: Path, path: str, asked: str = chain.NEWEST_WITHOUT_LISTS) -> Prim
 
 
 def read_folder(root: Path, folder: str) -> list[tuple[str, bytes]]:
-    """Read the files of a folder of plugins on the host (`cni.host.plugin_folder`); none if there is no such folder.
+    """Read the files of a folder of plugins on the host (`cni.host.plugin_configuration_folder`); none if there is no such folder.
 
     Raises:
         OSError: the folder, or one of its files, cannot be read.
@@ -43,7 +43,10 @@ def read_folder(root: Path, folder: str) -> list[tuple[str, bytes]]:
             names = [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
     finally:
         os.close(fd)
-    return [(path, read_below(root, path)) for path in (f"{folder}/{name}" for name in plugin_folder.in_order(names))]
+    return [
+        (path, read_below(root, path))
+        for path in (f"{folder}/{name}" for name in plugin_configuration_folder.in_order(names))
+    ]
 
 
 async def read(conf: NetConf, root: Path, command: str = "") -> Primary:

@@ -312,10 +312,10 @@ def _doctor(arguments: argparse.Namespace) -> ExitStatus:
 
 
 def _doctor_of_bundle(arguments: argparse.Namespace) -> ExitStatus:
-    from railnet.bundle import archive, offline  # noqa: PLC0415 - see _RUN
+    from railnet.bundle import archive, bundle_findings  # noqa: PLC0415 - see _RUN
     from railnet.doctor import doctor_command  # noqa: PLC0415 - see _RUN
 
-    findings = offline.findings(archive.read(arguments.bundle))
+    findings = bundle_findings.findings(archive.read(arguments.bundle))
     return ExitStatus.of(well=doctor_command.report(findings, output_of(arguments)))
 
 

@@ -14,7 +14,7 @@ from railnet.install.python_bundle import STANDARD_MODULES
 
 ROOT = Path(__file__).resolve().parent.parent
 ENTRY = ROOT / "cni/host/plugin.py"
-OF_KUBELET = ("railnet.kubelet.checkpoint", "railnet.kubelet.dra_driver", "railnet.kubelet.dra_manager_state")
+OF_KUBELET = ("railnet.kubelet.checkpoint", "railnet.kubelet.dra_driver_name", "railnet.kubelet.dra_manager_state")
 HOST_MODULES = [
     *sorted((ROOT / "cni/host").rglob("*.py")),
     *(ROOT / f"{module.replace('.', '/')}.py" for module in OF_KUBELET),

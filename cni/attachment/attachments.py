@@ -17,7 +17,7 @@ from cni.attachment.ipam_release_by_daemon import IpamRelease
 from cni.attachment.journal import Journal
 from cni.attachment.local_ipam import LocalIpam
 from cni.attachment.netdev_return import NodeNetdevs
-from cni.attachment.vf_handover import Claims, owner_of
+from cni.attachment.vf_reassignment import Claims, owner_of
 from cni.host.chain import Primary
 from cni.request import CniRequest
 from cni.timing import timed

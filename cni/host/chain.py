@@ -4,7 +4,7 @@ Each verb is a generator: it yields an `Exec` and is sent the `ExecOutput`. So t
 the slow lane, which runs them itself, use the same code.
 """
 
-from cni.host import multus_circle, plugin_folder
+from cni.host import multus_circle, plugin_configuration_folder
 from cni.host.errors import CONFIGURATION, DELEGATE_BROKE, TRY_AGAIN, CniError, DelegateError, NotExecuted, TimedOut
 from cni.host.json_object import load_object
 from cni.host.json_text import dumps
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Generator
 
     from cni.host.json_object import JsonObject
-    from cni.host.plugin_folder import PluginFiles, ReadFolder
+    from cni.host.plugin_configuration_folder import PluginFiles, ReadFolder
 
 OURSELVES = "railnet"
 NEWEST_WITHOUT_LISTS = "1.0.0"  # a libcni that does not know `cniVersions` knows no newer version, either
@@ -89,13 +89,13 @@ def _no_folder(_: str) -> "PluginFiles":
 def parse(raw: bytes, path: str, asked: str = NEWEST_WITHOUT_LISTS, read_folder: "ReadFolder" = _no_folder) -> Primary:
     """Read a primary configuration, a list of plugins or a single one, to be run at version `asked` at most.
 
-    `read_folder` reads the network's folder of further plugins, if libcni would (`cni.host.plugin_folder`).
+    `read_folder` reads the network's folder of further plugins, if libcni would (`cni.host.plugin_configuration_folder`).
 
     Raises:
         CniError: code 7, it is broken, or names Railnet itself. OSError: as `read_folder`.
     """
     conf = load_object(raw, f"the primary configuration {path}", CONFIGURATION)
-    folder = plugin_folder.of(conf, path)
+    folder = plugin_configuration_folder.of(conf, path)
     files = read_folder(folder) if folder is not None else []
     plugins = _inlined(conf, path, bool(files))
     for plugin in plugins:
@@ -124,7 +124,7 @@ def _inlined(conf: "JsonObject", path: str, may_be_absent: bool) -> "list[JsonOb
 
 def _check_plugin(plugin: "JsonObject", path: str) -> None:
     kind = plugin.get("type")
-    if not isinstance(kind, str) or not plugin_folder.is_file_name(kind):
+    if not isinstance(kind, str) or not plugin_configuration_folder.is_file_name(kind):
         raise CniError(CONFIGURATION, f"a plugin in {path} has the type {kind!r}; it should be a file name in CNI_PATH")
     if not isinstance(plugin.get("capabilities") or {}, dict):
         raise CniError(CONFIGURATION, f"'capabilities' of plugin {kind!r} in {path} should be an object")
@@ -134,7 +134,7 @@ def _check_plugin(plugin: "JsonObject", path: str) -> None:
 
 
 def _is_set(conf: "JsonObject", key: str) -> bool:
-    return "plugins" in conf and plugin_folder.is_set(conf, key)  # only a list has such keys
+    return "plugins" in conf and plugin_configuration_folder.is_set(conf, key)  # only a list has such keys
 
 
 def without(primary: Primary, omit: "Collection[str]") -> Primary:
@@ -158,7 +158,7 @@ def load(path: str, asked: str = NEWEST_WITHOUT_LISTS) -> Primary:
     try:
         with open(path, "rb") as file:  # pathlib takes longer to import than this module may
             raw = file.read()
-        return parse(raw, path, asked, plugin_folder.read)
+        return parse(raw, path, asked, plugin_configuration_folder.read)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise unreadable(path, error) from None
 

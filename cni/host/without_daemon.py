@@ -14,7 +14,7 @@ from cni.host.errors import DECODE, NOT_AVAILABLE, TRY_AGAIN, CniError
 from cni.host.lock import RUN, Lock
 from cni.host.netconf import DEFAULT_DEVICE_PLUGINS, DEFAULT_KUBELET, NetConf, parse
 from railnet.kubelet import checkpoint, dra_manager_state
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 
 TYPE_CHECKING = False  # typing's own constant, without typing: mypy takes it for true
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
 from cni.attachment.journal import Journal
 from cni.attachment.netdev_return import NodeNetdevs
-from cni.attachment.vf_handover import Claims
+from cni.attachment.vf_reassignment import Claims
 from cni.recovery.record_repair import RecordRepair
 from railnet.kernel.inventory import card_of
 from railnet.vf import orphan_rescue

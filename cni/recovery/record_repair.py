@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from cni.attachment.journal import Journal
 from cni.attachment.netdev_return import NodeNetdevs
-from cni.attachment.vf_handover import Claims, owner_of
+from cni.attachment.vf_reassignment import Claims, owner_of
 from cni.sandbox_locks import PerKey
 from railnet.vf import orphan_rescue
 from railnet.vf.orphan_rescue import OrphanNetdev, RebuildSources

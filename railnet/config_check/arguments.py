@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
         Misconfigured: the file cannot be read. PermissionError: this node's files may be read by root alone.
     """
     from railnet.cli.process import require_root  # noqa: PLC0415 - `railnet version` needs none of it
-    from railnet.config_check import checked_file  # noqa: PLC0415
+    from railnet.config_check import file_check  # noqa: PLC0415
 
     source = "stdin" if arguments.file == "-" else arguments.file
     text = _text(arguments.file, source)
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
         require_root("railnet config check --on-node", "it reads the host's files")
         remarks = _on_node(text)
     else:
-        remarks = checked_file.check(text)
+        remarks = file_check.check(text)
     accepted = all(remark.level != "error" for remark in remarks)
     told = {"file": source, "accepted": accepted, "remarks": [remark._asdict() for remark in remarks]}
     output_of(arguments).show(told, _lines(source, remarks))
@@ -65,9 +65,9 @@ def _text(file: str, source: str) -> str:
 
 
 def _on_node(text: str) -> "Sequence[Remark]":
-    from railnet.config_check import checked_file, node_comparison  # noqa: PLC0415
+    from railnet.config_check import file_check, node_comparison  # noqa: PLC0415
 
-    return checked_file.check(text, checked_file.ThisNode(node_comparison.plugins, node_comparison.compare))
+    return file_check.check(text, file_check.ThisNode(node_comparison.plugins, node_comparison.compare))
 
 
 def _lines(source: str, remarks: "Sequence[Remark]") -> list[str]:

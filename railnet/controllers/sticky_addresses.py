@@ -21,7 +21,7 @@ from railnet.controllers import sticky_table
 from railnet.controllers.events import JobEvents
 from railnet.controllers.job_pods import JobPods
 from railnet.controllers.owners import Life, Owners
-from railnet.controllers.repeated_writes import MOST_WRITES, WINDOW_SECONDS, RepeatedWrites
+from railnet.controllers.reverted_writes import MOST_WRITES, WINDOW_SECONDS, RepeatedWrites
 from railnet.controllers.sticky_give_back import AbsentRank, give_back
 from railnet.controllers.sticky_table import Holder, Numbers, Table
 from railnet.controllers.training_pod import TrainingPod

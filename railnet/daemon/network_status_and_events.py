@@ -30,7 +30,7 @@ from railnet.configuration import Configuration, Publish
 from railnet.dra.prepared_claim import PreparedClaim
 from railnet.kernel.namespaces.netns import NetnsIdentity, opened
 from railnet.kernel.netlink.sandbox_link_state import hardware_addresses
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import Attachment
 

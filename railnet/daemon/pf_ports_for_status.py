@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
-from railnet.fabric.pf_port import PfPort
+from railnet.fabric.port_rate_and_partitions import PfPort
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.threads.bounded_reads import BoundedReads
 from railnet.kernel.waiting import take_outcome

@@ -13,7 +13,7 @@ from railnet.doctor.pod_facts import PodFacts
 from railnet.fabric.published_reach import UNPUBLISHED, PublishedReach, Reach, parse
 from railnet.gangs.slice_devices import pool_slice
 from railnet.jobs.gang.overview import REFUSED, WAITING
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from railnet.objects.metadata_times import created_text
 from railnet.objects.network_status import rails_of_pod
 from railnet.objects.pod_claims import pod_claims

@@ -14,7 +14,7 @@ from typing import Any
 
 from railnet.dra import device_metadata
 from railnet.dra.prepared_claim import PreparedClaim, PreparedRequest
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 
 KIND = f"{DRIVER}/claim"
 _PREFIX, _SUFFIX = f"{DRIVER}-claim_", ".json"

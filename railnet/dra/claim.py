@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from railnet.errors import NotOurs, NotReady
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from railnet.vf.dra_device_name import vf_of
 from railnet.vf.pci_address import PciAddress
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from railnet.dra.devices import DraDevice, attributes_object
 from railnet.dra.prepared_claim import PreparedClaim, PreparedRequest
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from railnet.vf.dra_device_name import device_name
 from railnet.vf.pci_address import PciAddress
 

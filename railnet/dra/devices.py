@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from deviceplugin.devices import OfferedVf
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from railnet.vf.dra_device_name import device_name
 from railnet.vf.guid import Guid
 from railnet.vf.inventory import PhysicalFunction, VirtualFunction

@@ -11,7 +11,7 @@ from deviceplugin.allocation import Allocation, PoolOffer, allocate_from
 from railnet.dra.claim import AllocatedClaim, AllocatedRequest
 from railnet.dra.prepared_claim import PreparedClaim, PreparedRequest
 from railnet.errors import NotOurs, NotReady
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from railnet.vf.dra_device_name import device_name
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.vf_table import Owner

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from railnet.apiserver.request import ApiObject, Collection, JsonObject, Request, create, delete, update
 from railnet.dra.devices import DraDevice, device_object
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from railnet.objects.owner_reference import OwnerReference
 
 API_VERSION: Final = "resource.k8s.io/v1"

@@ -36,7 +36,7 @@ from railnet.kernel.threads.bounded_threads import BoundedThreads
 from railnet.kubelet.api import dra_pb2 as api
 from railnet.kubelet.api import dra_pb2_grpc as grpc_api
 from railnet.kubelet.api import drahealth_pb2_grpc as health_api
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from railnet.vf.dra_device_name import device_name
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.vf_table import Owner

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from railnet.gangs.placement.pod_shape import Shape
 from railnet.gangs.pod import GangPod
 from railnet.gangs.slice_devices import BY_CLAIM, Device
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from railnet.objects.pod_name import PodName
 from railnet.objects.resource_amounts import Amounts
 

@@ -12,7 +12,7 @@ from functools import partial
 from railnet.errors import Misconfigured
 from railnet.gangs.actions import MEMBER_SECONDS, GangActions
 from railnet.gangs.evictions import GangEvictions, is_split
-from railnet.gangs.failed_gangs import FailedGangs
+from railnet.gangs.gang_error_backoff import FailedGangs
 from railnet.gangs.gang_size import arrival, gang_size, request_of
 from railnet.gangs.leader_memory import BegunStage, Eviction, GangMemories
 from railnet.gangs.life_cycle import LIFE_CYCLE, GangAction, GangEvent, GangState

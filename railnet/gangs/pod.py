@@ -11,10 +11,10 @@ from railnet.apiserver.request import JsonObject
 from railnet.errors import Misconfigured
 from railnet.gangs import placement_annotation
 from railnet.gangs.gate_removal_patch import Gated, gated
-from railnet.gangs.kept_parts import SMALL_BYTES, KeptParts
 from railnet.gangs.placement.pod_shape import Shape, bytes_of, large_shape, shape
 from railnet.gangs.placement_annotation import Placed
 from railnet.gangs.pod_group import Grouped, grouped
+from railnet.gangs.shared_pod_parts import SMALL_BYTES, KeptParts
 from railnet.jobs.gang.gang_constraint import CONSTRAINT
 from railnet.jobs.gang.other_placement import placed_by_others
 from railnet.jobs.gang.recogniser import GATE, PLACEMENT, gang_request

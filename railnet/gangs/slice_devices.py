@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from railnet.objects.resource_amounts import Amounts, is_extended
 
 BY_CLAIM: Final = f"{DRIVER}/devices"

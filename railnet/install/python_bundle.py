@@ -19,7 +19,7 @@ from railnet import VERSION
 from railnet.install import elf_relocation
 from railnet.kernel.files import sync_tree
 
-_OF_KUBELET = ("railnet.kubelet.checkpoint", "railnet.kubelet.dra_driver", "railnet.kubelet.dra_manager_state")
+_OF_KUBELET = ("railnet.kubelet.checkpoint", "railnet.kubelet.dra_driver_name", "railnet.kubelet.dra_manager_state")
 STANDARD_MODULES = ("_json", "json")  # what Railnet's modules may import beyond the interpreter's built-in modules
 # No site module, no settings from the environment, and UTF-8 in every locale: the bundle has no other codecs.
 FLAGS = "-ISEXutf8"

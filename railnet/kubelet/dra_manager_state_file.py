@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from railnet.kubelet import dra_manager_state
 from railnet.kubelet.checkpoint_file import ReadInTime
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from railnet.kubelet.dra_manager_state import NAME, PreparedDevices
 from railnet.kubelet.file_version import FileVersion
 

@@ -14,7 +14,7 @@ import grpc.aio
 from railnet.errors import NotReady
 from railnet.kubelet.api import podresources_pb2 as api
 from railnet.kubelet.api import podresources_pb2_grpc as service
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 
 # A List of a full node can be larger than gRPC's default of 4 MiB; kubelet's own tests read with 16 MiB (test/e2e_node/util.go,
 # defaultPodResourcesMaxSize).

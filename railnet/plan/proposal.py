@@ -12,7 +12,7 @@ from railnet.plan.kept_groups import KeptGroup, Outside, kept_groups, staying_gr
 from railnet.plan.node_facts import SeenNode, UnseenNode
 from railnet.plan.node_kinds import NodeKind, Remarks, names
 from railnet.plan.proposed_networks import networks, rails_of_all
-from railnet.plan.rail_conditions import is_virtual, rail_order, selector, why_named, written
+from railnet.plan.rail_selectors import is_virtual, rail_order, selector, why_named, written
 from railnet.plan.running_configuration import RunningConfiguration
 from railnet.plan.vf_count import RunningNetwork, vf_count
 from railnet.vf.pci_address import PciAddress

@@ -6,7 +6,7 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import NamedTuple
 
 from railnet.plan.node_kinds import NodeKind, Remarks, names
-from railnet.plan.rail_conditions import is_virtual
+from railnet.plan.rail_selectors import is_virtual
 
 _VFS = 8  # without GPUs to count: one for each pod of a node of eight GPUs
 _FLANNEL_NETWORK, _FLANNEL_SUBNET = 16, 24  # of kube-flannel's own manifest: a /24 of 10.244.0.0/16 for each node

@@ -6,7 +6,7 @@ from typing import Any
 
 from deviceplugin.devices import OfferedVf
 from railnet import VERSION
-from railnet.fabric.pf_port import PfPort
+from railnet.fabric.port_rate_and_partitions import PfPort
 from railnet.fabric.roce import rdma_mtu, routable
 from railnet.fabric.topology_labels import RailPlace
 from railnet.kernel.roce_facts import RoceFacts

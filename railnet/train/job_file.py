@@ -12,8 +12,8 @@ from railnet.errors import Misconfigured
 from railnet.jobs.train_job.environment import Peers
 from railnet.jobs.train_job.operator_objects import check_as
 from railnet.jobs.train_job.train_job import AUTO, MEMORY, PYTORCH_PORT, Contradictions, Kind, TrainingJob
-from railnet.train import job_values as values
-from railnet.train.job_lines import line_of, not_yaml
+from railnet.train import job_value_readers as values
+from railnet.train.job_file_line_numbers import line_of, not_yaml
 from railnet.value_readers import BOOLEAN, NETWORK_NAME, RESOURCE, TEXT, Reader, Scalar, one_of, shown
 
 _MOST_TASKS = 10_000

@@ -10,7 +10,7 @@ import pytest
 
 from railnet.configuration import parse
 from railnet.dra.resource_slices import writes
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from tests.charts import features
 from tests.charts.rendered import by_name, node_yaml, rendered, rights, template
 from tests.charts.test_own_node import NODE_NAME, USER, evaluate

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from railnet.config_check.checked_file import check
+from railnet.config_check.file_check import check
 from railnet.configuration import parse
 from railnet.plan.node_facts import SeenNode, UnseenNode
 from railnet.plan.values_text import lines

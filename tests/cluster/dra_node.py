@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from railnet.dra.prepared_claim_files import recorded
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from railnet.vf.dra_device_name import device_name
 from railnet.vf.pci_address import PciAddress
 from tests.cluster.claims import claim_of, claims, slices, untainted

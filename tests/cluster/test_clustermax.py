@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from tests.cluster.control_plane import ADMIN
 from tests.cluster.dra_node import ALL
 from tests.cluster.ground import NODE

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from tests.cluster.claims import claim, claim_of, claims, devices, pod_with_claim, request, template, untainted
 from tests.cluster.dra_examples import shown
 from tests.cluster.dra_node import (

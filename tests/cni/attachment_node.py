@@ -18,7 +18,7 @@ from cni.attachment.ipam_release_by_daemon import IpamRelease
 from cni.attachment.journal import Journal
 from cni.attachment.local_ipam import LocalIpam
 from cni.attachment.netdev_return import NodeNetdevs
-from cni.attachment.vf_handover import Claims
+from cni.attachment.vf_reassignment import Claims
 from cni.host.chain import Primary
 from cni.host_delegates import HostDelegates
 from cni.rail_observers import TookBack, count_nothing

@@ -16,7 +16,7 @@ from cni.pod_devices import PodClaims, PodDevices
 from railnet.errors import NotOurs, NotReady
 from railnet.kernel.threads.file_reads import read_in_time
 from railnet.kubelet.checkpointed_responses import ContainerAllocation
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from railnet.kubelet.dra_manager_state_file import MOST_BYTES, DraManagerStateReads
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.record import SandboxPod

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from tests.cluster.chart import WEBHOOK
 from tests.cluster.process import wait_until
 from tests.control_plane.api import JsonObject

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from railnet.dra.resource_slices import NodeIdentity, existing_slice, own_slices, writes
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from tests.cluster.chart import GANGS, render
 from tests.cluster.process import until_found, wait_until
 from tests.control_plane.api import JsonObject

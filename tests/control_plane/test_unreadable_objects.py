@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from tests.control_plane.api import JsonObject
 from tests.control_plane.controllers import NODES, Controllers, Job
 from tests.control_plane.gang_cluster import gating

@@ -31,10 +31,10 @@ from railnet.apiserver.client import Absent, ApiServer, RequestFailed
 from railnet.apiserver.node_transport import NodeTransport
 from railnet.apiserver.request import ApiObject, get, merge_patch
 from railnet.apiserver.service_account import ServiceAccount
-from railnet.bundle import archive, offline
+from railnet.bundle import archive, bundle_findings
 from railnet.config_check import node_comparison
 from railnet.config_check.chart_values import OWN_VALUES
-from railnet.config_check.checked_file import ThisNode, check
+from railnet.config_check.file_check import ThisNode, check
 from railnet.config_check.remark import Remark
 from railnet.configuration import Configuration
 from railnet.daemon.conflist import conflist, foreign_plugins
@@ -53,7 +53,7 @@ from railnet.install import cni_folders_record, elf_relocation, runtime_cached_c
 from railnet.kernel.foreign_state_files import Entry
 from railnet.kubelet import checkpoint, checkpointed_responses, dra_manager_state, podresources
 from railnet.kubelet.api import cri_pb2, deviceplugin_pb2, podresources_pb2
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from railnet.objects.network_status import ANNOTATION
 from railnet.value_readers import Fault
 from railnet.vf import rail_memory
@@ -284,7 +284,7 @@ def bundle(data: bytes) -> None:
     """Judge a bundle that another machine has made: the tar inside of its gzip."""
     files = archive.unpacked(io.BytesIO(gzip.compress(data, 1)))
     assert all(name == archive.safe(name) and not {"..", "."} & set(name.split("/")) for name in files)
-    for finding in offline.findings(archive.bundle_of(files)):
+    for finding in bundle_findings.findings(archive.bundle_of(files)):
         assert finding.kind and len(finding.seen) <= LONGEST_MESSAGE
 
 
@@ -562,7 +562,7 @@ PARSERS = (
         "bundle",
         bundle,
         (ValueError, LookupError, TypeError, RecursionError, EOFError, OSError, zlib.error, tarfile.TarError),
-        {"railnet.bundle.archive": ("unpacked", "bundle_of"), "railnet.bundle.offline": ()},
+        {"railnet.bundle.archive": ("unpacked", "bundle_of"), "railnet.bundle.bundle_findings": ()},
         mend=_tar_sums,
         largest=100_000,
     ),
@@ -571,7 +571,7 @@ PARSERS = (
         configuration_check,
         (UnicodeDecodeError,),
         {
-            "railnet.config_check.checked_file": (),
+            "railnet.config_check.file_check": (),
             "railnet.config_check.yaml_document": (),
             "railnet.config_check.chart_values": (),
             "railnet.config_check.node_comparison": ("remarks", "_matches"),

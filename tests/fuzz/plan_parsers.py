@@ -4,7 +4,7 @@ import json
 
 import yaml
 
-from railnet.config_check.checked_file import check
+from railnet.config_check.file_check import check
 from railnet.plan.cluster_reading import Reading
 from railnet.plan.differences import differences
 from railnet.plan.node_facts import KnownNode, SeenNode, UnseenNode, node_of
@@ -54,7 +54,7 @@ PARSERS = (
             "railnet.plan.node_facts": (),
             "railnet.plan.node_kinds": (),
             "railnet.plan.proposal": ("propose", "_values", "_parts", "_own_part"),
-            "railnet.plan.rail_conditions": ("why_named", "selector", "rail_order"),
+            "railnet.plan.rail_selectors": ("why_named", "selector", "rail_order"),
         },
     ),
 )

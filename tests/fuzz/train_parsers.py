@@ -61,8 +61,8 @@ PARSERS = (
         (Misconfigured,),
         {
             "railnet.train.job_file": ("job_of", "_read", "_wrong_keys", "_located"),
-            "railnet.train.job_lines": (),
-            "railnet.train.job_values": _READERS,
+            "railnet.train.job_file_line_numbers": (),
+            "railnet.train.job_value_readers": _READERS,
         },
         largest=1 << 14,
     ),

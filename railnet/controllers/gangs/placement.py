@@ -31,7 +31,7 @@ from railnet.gangs.pod_groups import GroupOutcome
 from railnet.gangs.slice_devices import PoolSlice, pool_slice
 from railnet.jobs.gang.recogniser import GATE, OFF
 from railnet.jobs.reported_pod import ReportedPod
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 
 _log = logging.getLogger(__name__)
 _ALL = "all gangs"  # the only key: one plan for all gangs, and never two at a time

@@ -13,9 +13,9 @@ from railnet.apiserver.client import ApiServer, RequestFailed
 from railnet.apiserver.request import JsonObject
 from railnet.controllers.owners import DEEPEST, SCHEDULES, read_owner
 from railnet.controllers.work_queue import WorkQueue
-from railnet.gangs.kept_parts import SMALL_BYTES, NamespaceShares
 from railnet.gangs.planning_result import Asked, Root
 from railnet.gangs.pod_templates import PodTemplate, pod_templates
+from railnet.gangs.shared_pod_parts import SMALL_BYTES, NamespaceShares
 from railnet.gangs.staged_creation import creation_stages
 from railnet.jobs.eviction_tolerance import tolerance
 from railnet.objects.owner_reference import OwnerReference, controller

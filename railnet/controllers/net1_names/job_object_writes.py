@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from railnet.apiserver.client import Absent, ApiServer, Conflict
 from railnet.apiserver.request import ApiObject, JsonObject, create, delete, get, merge_patch
 from railnet.controllers.net1_names.observed_job_objects import FoundObject, JobObject, JobObjects
-from railnet.controllers.repeated_writes import RepeatedWrites
+from railnet.controllers.reverted_writes import RepeatedWrites
 from railnet.controllers.training_pod import Job
 
 _What = TypeVar("_What", bound=JobObject)

@@ -18,7 +18,7 @@ from railnet.controllers.net1_names.name_claims import Claim, claims
 from railnet.controllers.net1_names.observed_job_objects import REPORTED_SECONDS, FoundObject, JobObjects
 from railnet.controllers.net1_names.wanted_net1_records import EndpointSlice, Names, Service
 from railnet.controllers.owners import Owners
-from railnet.controllers.repeated_writes import MOST_WRITES, WINDOW_SECONDS, RepeatedWrites
+from railnet.controllers.reverted_writes import MOST_WRITES, WINDOW_SECONDS, RepeatedWrites
 from railnet.controllers.training_pod import Job, TrainingPod
 from railnet.controllers.work_queue import WorkQueue
 from railnet.vf.permitted_networks import Networks

@@ -12,7 +12,7 @@ from cni.host.appended_plugins import REFERENCE_TYPES, after_railnet
 from cni.host.chain import OURSELVES
 from cni.host.errors import CniError
 from cni.host.json_object import load_object
-from cni.host.plugin_folder import is_file_name
+from cni.host.plugin_configuration_folder import is_file_name
 
 Plugin = dict[str, Any]
 

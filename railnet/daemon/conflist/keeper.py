@@ -18,7 +18,7 @@ from railnet.configuration import Configuration
 from railnet.daemon.conflist import conflist, foreign_plugins
 from railnet.daemon.conflist.conflist import Beside, ConflistFolder
 from railnet.daemon.conflist.foreign_plugins import ForeignPlugins
-from railnet.daemon.conflist.rewrites import ConflistRewrites
+from railnet.daemon.conflist.foreign_rewrites import ConflistRewrites
 from railnet.daemon.kubelet_folder import KubeletSearch
 from railnet.errors import Misconfigured
 from railnet.kernel.files import read_below, write_atomically

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from railnet.errors import Misconfigured
 from railnet.validate.findings.rail_finding import RailFinding, grouped, nodes_of_pair, where
 from railnet.validate.findings.speed_judgement import FINDING, RDMA, TCP, WARNING, Judgement, Speed, shown_share
+from railnet.validate.json_report_version import FORMAT
 from railnet.validate.probe.measured import Measured
-from railnet.validate.report_format import FORMAT
 
 _LARGEST_FILE = 256 << 20  # bytes; 100,000 pairs have 40 MiB
 _MOST_NODES_SHOWN, _LONGEST_NAME = 8, 253  # the longest name of an object

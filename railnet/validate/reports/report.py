@@ -15,11 +15,11 @@ from railnet.validate.findings.rail_finding import RailFinding, shown_gbits
 from railnet.validate.findings.rail_rdma import rdma_as_json, rdma_of, rdma_words
 from railnet.validate.findings.rail_reach import RailReach, reach_lines
 from railnet.validate.findings.speed_judgement import FINDING, WARNING, Unjudged
+from railnet.validate.json_report_version import FORMAT
 from railnet.validate.mode import Mode
 from railnet.validate.node_try import NodeTry
 from railnet.validate.probe.measured import Measured
 from railnet.validate.probe.probe_pod_state import PodRail
-from railnet.validate.report_format import FORMAT
 from railnet.validate.reports.run_description import RunDescription, run_as_json
 
 WORDS = Words({"cut": Colour.RED, "fail": Colour.RED, "?": Colour.YELLOW, "no findings": Colour.GREEN})

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from ipaddress import ip_interface
 
 from railnet.apiserver.claim_status import ClaimStatus, of_devices
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from railnet.vf.pci_address import PciAddress
 from tests.railnet.vf.builders import an_attachment
 

@@ -8,7 +8,7 @@ import pytest
 
 from railnet.daemon import pf_ports_for_status
 from railnet.daemon.pf_ports_for_status import PfPortReads
-from railnet.fabric.pf_port import PfPort
+from railnet.fabric.port_rate_and_partitions import PfPort
 from railnet.kernel.inventory import inventory
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.kernel.threads.bounded_reads import BoundedReads

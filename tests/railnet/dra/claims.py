@@ -7,7 +7,7 @@ from typing import Any
 from deviceplugin.allocation import Allocation
 from railnet.dra.claim import ClaimIdentity
 from railnet.dra.prepared_claim import PreparedClaim, PreparedRequest
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from railnet.vf.pci_address import PciAddress
 
 NODE = "node-a"

@@ -6,7 +6,7 @@ import pytest
 
 from railnet.dra.claim import AllocatedRequest, ClaimIdentity, read
 from railnet.errors import NotOurs, NotReady
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from tests.railnet.dra.claims import FIRST, IDENTITY, NODE, SECOND, THIRD, a_claim_object, a_result
 
 

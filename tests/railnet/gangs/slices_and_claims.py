@@ -3,7 +3,7 @@
 from typing import Any
 
 from railnet.dra.resource_slices import NodeIdentity, writes
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from tests.railnet.dra.slice_store import SliceStore, a_device
 
 JsonObject = dict[str, Any]

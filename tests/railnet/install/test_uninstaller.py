@@ -16,7 +16,7 @@ from railnet.install import installer as install_module
 from railnet.install import uninstaller as uninstall_module
 from railnet.install.uninstaller import Leaving, needed_by
 from railnet.kubelet import dra_manager_state
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from railnet.vf.record import SandboxPod, encode
 from tests.railnet.kubelet.dra_state import a_claim, a_state
 from tests.railnet.vf.builders import a_record

@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Iterable
 from typing import Any
 
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 
 
 def a_claim(

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railnet.kubelet import dra_manager_state
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from railnet.kubelet.dra_manager_state import PreparedDevices, of_pod, parse, surely_names_none
 from tests.railnet.kubelet.dra_state import a_claim, a_data, a_file, a_state
 

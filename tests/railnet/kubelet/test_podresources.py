@@ -12,7 +12,7 @@ from railnet.errors import NotReady
 from railnet.kubelet import podresources
 from railnet.kubelet.api import podresources_pb2 as api
 from railnet.kubelet.api import podresources_pb2_grpc as grpc_api
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 
 RAIL = "rdma/ib_vf"
 

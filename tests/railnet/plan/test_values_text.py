@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from railnet.config_check.checked_file import check
+from railnet.config_check.file_check import check
 from railnet.plan.node_facts import SeenNode, UnseenNode
 from railnet.plan.proposal import Proposal
 from railnet.plan.values_text import as_document, lines, yaml_of

@@ -8,7 +8,7 @@ import pytest
 
 from deviceplugin.devices import OfferedVf
 from railnet import VERSION
-from railnet.fabric.pf_port import PfPort
+from railnet.fabric.port_rate_and_partitions import PfPort
 from railnet.fabric.roce import FlowControl, Gid, RocePort
 from railnet.fabric.topology_labels import Leaf, RailPlace
 from railnet.kernel.roce_facts import RoceFacts

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from railnet.kubelet.dra_driver import DRIVER
+from railnet.kubelet.dra_driver_name import DRIVER
 from tests.railnet.controllers.gangs.gang_cluster import GangCluster, Leader, path
 from tests.railnet.gangs.slices_and_claims import VF, a_claim, slices_of
 

@@ -224,7 +224,7 @@ def test_root_says_what_an_eviction_costs_the_objects_on_the_way(cluster: Cluste
 def test_namespace_with_too_many_large_templates_keeps_those_that_were_read_last(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("railnet.gangs.kept_parts.MOST_BYTES", 3000)
+    monkeypatch.setattr("railnet.gangs.shared_pod_parts.MOST_BYTES", 3000)
     asking = Asking(cluster)
     large = {"spec": {**POD["spec"], "nodeSelector": {f"key-{number}": "value" for number in range(100)}}}
     owners = [OwnerReference("batch/v1", "Job", f"job-{number}", f"uid-{number}") for number in range(5)]

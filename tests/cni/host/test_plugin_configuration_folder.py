@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cni import primary_configuration
-from cni.host import chain, plugin_folder
+from cni.host import chain, plugin_configuration_folder
 from cni.host.errors import CniError
 
 LIST: dict[str, Any] = {"cniVersion": "0.4.0", "name": "cbr0", "plugins": [{"type": "flannel"}, {"type": "portmap"}]}
@@ -83,7 +83,7 @@ def test_single_plugin_has_no_folder(network: Network) -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/../cbr0", "/cbr0", "a\0b"])
 def test_name_that_libcni_refuses_leads_to_no_folder(name: str) -> None:
-    assert plugin_folder.of({**LIST, "name": name}, "/etc/cni/net.d/10-flannel.conflist") is None
+    assert plugin_configuration_folder.of({**LIST, "name": name}, "/etc/cni/net.d/10-flannel.conflist") is None
 
 
 def test_file_in_the_place_of_the_folder_is_none(network: Network) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from railnet import __main__ as command
-from railnet.bundle import archive, offline
+from railnet.bundle import archive, bundle_findings
 from railnet.bundle.archive import Bundle
 from railnet.bundle.parts import BundleParts, LeftOut
 from railnet.cli.exit_status import ExitStatus
@@ -23,7 +23,7 @@ def test_findings_have_the_node_where_they_were_made() -> None:
         (LeftOut("nodes/b", "no answer"),),
     )
 
-    assert offline.findings(bundle) == (
+    assert bundle_findings.findings(bundle) == (
         Finding("no-rail", "node", "no card"),
         Finding("no-rail", "a: node", "no card"),
         Finding("not-in-the-bundle", "nodes/b", "no answer"),
@@ -34,7 +34,7 @@ def test_findings_have_the_node_where_they_were_made() -> None:
     "report", [b"", b"[]", b"{}", b'{"findings": 1}', b'{"findings": [{}]}', b"[" * 100_000, b"\xff"]
 )
 def test_report_of_another_form_is_a_finding(report: bytes) -> None:
-    (finding,) = offline.findings(Bundle({}, {"nodes/a/doctor.json": report}, ()))
+    (finding,) = bundle_findings.findings(Bundle({}, {"nodes/a/doctor.json": report}, ()))
 
     assert (finding.name, finding.where) == ("could-not-be-read", "nodes/a/doctor.json")
 
@@ -42,7 +42,7 @@ def test_report_of_another_form_is_a_finding(report: bytes) -> None:
 def test_finding_of_a_newer_railnet_is_shown() -> None:
     report = json.dumps({"findings": [{"name": "a-new-one", "where": "gpu", "seen": "smoke"}]}).encode()
 
-    (finding,) = offline.findings(Bundle({}, {"nodes/a/doctor.json": report}, ()))
+    (finding,) = bundle_findings.findings(Bundle({}, {"nodes/a/doctor.json": report}, ()))
 
     assert finding == Finding("could-not-be-read", "a: gpu", "a newer Railnet found a-new-one here: smoke")
 

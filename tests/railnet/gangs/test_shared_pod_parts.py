@@ -4,13 +4,13 @@ import gc
 
 import pytest
 
-from railnet.gangs.kept_parts import KeptParts
+from railnet.gangs.shared_pod_parts import KeptParts
 from railnet.jobs.gang.request import GangRequest
 
 
 @pytest.fixture
 def parts(monkeypatch: pytest.MonkeyPatch) -> KeptParts[GangRequest]:
-    monkeypatch.setattr("railnet.gangs.kept_parts.MOST_BYTES", 100_000)
+    monkeypatch.setattr("railnet.gangs.shared_pod_parts.MOST_BYTES", 100_000)
     return KeptParts()
 
 

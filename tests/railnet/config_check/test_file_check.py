@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railnet.config_check.chart_values import _OF_GROUP, _OF_NODE, OWN_VALUES, misshapen, node_documents, refused
-from railnet.config_check.checked_file import ThisNode, check
+from railnet.config_check.file_check import ThisNode, check
 from railnet.config_check.remark import Remark
 from railnet.configuration import Configuration, parse
 from railnet.errors import Misconfigured

@@ -1,6 +1,6 @@
 """An object that is written again and again without having changed is left alone for a while."""
 
-from railnet.controllers.repeated_writes import MOST_WRITES, WINDOW_SECONDS, RepeatedWrites
+from railnet.controllers.reverted_writes import MOST_WRITES, WINDOW_SECONDS, RepeatedWrites
 
 
 class Clock:

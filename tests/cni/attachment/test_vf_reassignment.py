@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from cni.attachment.vf_handover import Claims
+from cni.attachment.vf_reassignment import Claims
 from railnet.errors import NotReady
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.vf_table import Owner, VfTable

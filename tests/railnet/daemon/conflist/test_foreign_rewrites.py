@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from railnet.daemon.conflist.rewrites import ConflistRewrites
+from railnet.daemon.conflist.foreign_rewrites import ConflistRewrites
 
 
 def warnings(pause_seconds: int, until: int, look_until: int) -> list[bool]:
