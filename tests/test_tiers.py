@@ -15,8 +15,9 @@ SETUP = '_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)\n'
 TIER = r"""#!/usr/bin/env bash
 [[ $* =~ testpaths=([^ ]+) ]] && name=${BASH_REMATCH[1]} || name=${0##*/}
 echo "begin $name" >>"$TIERS_LOG"
+echo "priority $name $(nice)" >>"$TIERS_LOG"
 [[ $name != "${BUSY-}" ]] || "$TIERS_PYTHON" -c "$(printf 'import time\nwhile time.process_time() < 1.5: pass')"
-if [[ $name == "${LATE-}" ]]; then
+if [[ " ${LATE-} " == *" $name "* ]]; then
     for ((i = 0; i < 200; i++)); do
         ! eval "$UNTIL" >/dev/null 2>&1 || break
         sleep 0.1
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.slow  # the tiers wait for each other
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """Return a checkout whose tiers run no test."""
-    for folder in ("scripts", "programs", "temporary", "tests/churn", "tests/containerd"):
+    for folder in ("scripts", "programs", "temporary", "tests/vm", "tests/containerd"):
         (tmp_path / folder).mkdir(parents=True)
     shutil.copy(ROOT / "scripts/test", tmp_path / "scripts")
     for name in (*(f"scripts/{name}" for name in PROGRAMS), "programs/python"):
@@ -41,7 +42,7 @@ def checkout(tmp_path: Path) -> Path:
         (tmp_path / name).chmod(0o755)
     (tmp_path / "scripts/setup").write_text(SETUP)
     (tmp_path / "scripts/prepare-tiers").symlink_to("/bin/true")
-    for name in ("churn", "containerd"):
+    for name in ("vm", "containerd"):
         (tmp_path / f"tests/{name}/test_{name}.py").touch()
     return tmp_path
 
@@ -77,25 +78,33 @@ def run_tiers(checkout: Path, *arguments: str, **environment: str) -> tuple[dict
 def test_processor_time_of_a_tier_beside_another_counts_for_itself_alone(checkout: Path) -> None:
     seconds, _ = run_tiers(
         checkout,
-        *("tests/churn", "tests/containerd"),
+        *("tests/vm", "tests/containerd"),
         BUSY="tests/containerd",
-        LATE="tests/churn",
+        LATE="tests/vm",
         UNTIL="ls temporary/*/ended-containerd",
     )
 
-    assert seconds.keys() == {"churn", "containerd"}
-    assert (seconds["churn"], seconds["containerd"] > 0) == (0, True)
+    assert seconds.keys() == {"vm", "containerd"}
+    assert (seconds["vm"], seconds["containerd"] > 0) == (0, True)
 
 
-# One tier of each chain, for which the other chain does not wait.
+# One tier of each chain, for which the other chains do not wait.
 @pytest.mark.parametrize("late", ["tests/vm", "tests/cluster"])
-def test_chain_that_is_free_takes_what_fits_beside_all_tiers(checkout: Path, late: str) -> None:
+def test_chains_that_are_free_take_what_fits_beside_all_tiers(checkout: Path, late: str) -> None:
     until = 'grep -x "end fuzz" "$TIERS_LOG" && grep -x "end tests/image" "$TIERS_LOG"'
     seconds, log = run_tiers(checkout, LATE=late, UNTIL=until)
 
     ended = [line.removeprefix("end ") for line in log if line.startswith("end ")]
     assert len(seconds) == len(ended) == len(set(ended)) == 12
     assert max(ended.index("fuzz"), ended.index("tests/image")) < ended.index(late)
+
+
+def test_tier_that_heeds_no_clock_leaves_the_processors_to_the_others(checkout: Path) -> None:
+    _, log = run_tiers(checkout, LATE="tests/vm tests/containerd", UNTIL='grep -x "begin fuzz" "$TIERS_LOG"')
+    priorities = {line.split()[1]: int(line.split()[2]) for line in log if line.startswith("priority ")}
+
+    assert max(priorities[tier] for tier in ("tests/vm", "tests/control_plane", "tests/cluster")) < priorities["fuzz"]
+    assert priorities["fuzz"] == priorities["tests/churn"] + 10
 
 
 @pytest.mark.parametrize(
