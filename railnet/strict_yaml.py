@@ -16,6 +16,7 @@ _NO_VALUE = (ValueError, AttributeError, LookupError, ArithmeticError, TypeError
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 _NO_WORD = re.compile(r"""["'](.|\\t|<[a-z ]+>)["']""")
 _LONGEST_PROBLEM = 200  # characters
+_MOST_BRACKETS = 100  # that are open: PyYAML's time grows with the square of their number, to a second for a thousand
 
 
 class Problem(NamedTuple):
@@ -70,11 +71,16 @@ def read(text: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, with two more errors.
+    """PyYAML's safe loader, with two more errors, and one that comes earlier.
 
     A key that is twice in one mapping is an error, as YAML 1.2 (3.2.1.3) demands. An alias is an error because a few lines of
-    aliases can stand for more values than memory holds.
+    aliases can stand for more values than memory holds. Too many brackets are an error before they are read, not after.
     """
+
+    def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
+        if self.flow_level >= _MOST_BRACKETS:
+            raise RecursionError(f"more than {_MOST_BRACKETS} brackets are open")
+        super().fetch_flow_collection_start(token)
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):

@@ -164,6 +164,8 @@ def test_text_that_is_no_yaml_is_one_error_with_its_line(text: str, line: int | 
 @pytest.mark.slow
 def test_text_that_is_nested_too_deeply_is_said() -> None:
     assert [message for _, _, message in errors("[" * 2_000)] == ["it is nested too deeply"]
+    assert [message for _, _, message in errors("networks: " + "[" * 101 + "]" * 101)] == ["it is nested too deeply"]
+    assert "it is nested too deeply" not in str(errors("networks: " + "[" * 100 + "]" * 100))
 
 
 @pytest.mark.parametrize("text", ["[]", "words", "false", "1:30"])
