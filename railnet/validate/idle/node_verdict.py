@@ -42,8 +42,8 @@ def verdicts(report: Report, moment: datetime) -> dict[str, NodeVerdict]:
 def next_verdict(before: NodeCondition | None, verdict: NodeVerdict) -> NodeVerdict:
     """Return what a node says after a run: findings about rails that the run did not try are kept.
 
-    A verdict without any finding, on other rails, says nothing about them. Which rails these are is written at the end of the message; of a
-    message without that, only a run that has tried all rails knows better.
+    A verdict without any finding, on other rails, says nothing about them. Which rails these are is written at the end of the message. A
+    message without that end was changed by another program, and any run that has tried a rail replaces it.
     """
     if before is None or before.status != "False":
         return verdict
