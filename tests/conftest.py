@@ -49,7 +49,7 @@ def fail_if_skipped(report):
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leave out the modules of the other parts, because scripts/test runs the tiers node and quick in several processes at once."""
+    """Leave out the modules of the other parts, because scripts/test runs some tiers in several processes at once."""
     part, parts = map(int, os.environ.get("RAILNET_MODULES_PART", "0/1").split("/"))
     is_of_another_part = collection_path in _MODULES and _MODULES.index(collection_path) % parts != part
     return is_of_another_part or None

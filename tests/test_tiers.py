@@ -103,8 +103,8 @@ def test_tier_that_heeds_no_clock_leaves_the_processors_to_the_others(checkout: 
     _, log = run_tiers(checkout, LATE="tests/vm tests/containerd", UNTIL='grep -x "begin fuzz" "$TIERS_LOG"')
     priorities = {line.split()[1]: int(line.split()[2]) for line in log if line.startswith("priority ")}
 
-    assert max(priorities[tier] for tier in ("tests/vm", "tests/control_plane", "tests/cluster")) < priorities["fuzz"]
-    assert priorities["fuzz"] == priorities["tests/churn"] + 10
+    others = ("tests/vm", "tests/churn", "tests/control_plane", "tests/cluster")
+    assert max(priorities[tier] for tier in others) < priorities["fuzz"]
 
 
 @pytest.mark.parametrize(
