@@ -22,10 +22,11 @@ from simnode.node import RESOURCE, Node
 from tests.node.primaries import OURS, PLUGINS, RUN, primary_of, set_seconds, write_stub
 
 PID, CALLS = Path("/run/stub-pid"), Path("/run/stub-calls")
-# ADD writes its process id and hangs. DEL writes `beside` if that ADD still runs.
+# ADD writes its process id and hangs. DEL writes `beside` if that ADD still runs. A killed process keeps its `comm` until its
+# parent reaps it. Its `cmdline` is empty before it releases the lock (kernel/exit.c: exit_mm comes before exit_files).
 HANGS = f"""cat >/dev/null
 if [ $CNI_COMMAND = ADD ]; then echo $$ >{PID}.new; mv {PID}.new {PID}; exec sleep 3600; fi
-if grep -q sleep /proc/$(cat {PID})/comm; then echo beside >>{CALLS}; fi
+if grep -q sleep /proc/$(cat {PID})/cmdline; then echo beside >>{CALLS}; fi
 echo $CNI_COMMAND >>{CALLS}"""
 
 
