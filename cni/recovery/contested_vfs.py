@@ -26,11 +26,13 @@ class Evidence(NamedTuple):
     Attributes:
         holds: the VF's netdev is in the sandbox's namespace.
         alive: the namespace exists, and is of the present boot.
+        at_path: the namespace is at the record's own path. Elsewhere it is known by its inode alone, which the kernel gives again.
         changed_at: when the record was written, in seconds since the epoch.
     """
 
     holds: bool
     alive: bool
+    at_path: bool
     changed_at: float
 
 
@@ -70,9 +72,10 @@ class ContestedVfs:
             return None
 
     async def _evidence(self, record: Record, where: OrphanNetdev | None) -> Evidence:
-        alive = (await self._namespaces.observe(record)).state in _LIVING
+        state = (await self._namespaces.observe(record)).state
+        alive = state in _LIVING
         holds = alive and where is not None and where.netns[1:] == record.netns[1:]
-        return Evidence(holds, alive, self._journal.changed_at(record))
+        return Evidence(holds, alive, state is NamespaceState.ALIVE, self._journal.changed_at(record))
 
 
 def _words(evidence: Evidence) -> str:

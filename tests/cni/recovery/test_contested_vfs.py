@@ -18,12 +18,14 @@ from tests.cni.attachment_node import Node, a_node, planned
 
 
 class Namespaces:
-    """Namespaces of which some are alive, by the container's id."""
+    """Namespaces of which some are alive, by the container's id; one may be at another path than its record says."""
 
-    def __init__(self, *alive: str) -> None:
-        self._alive = alive
+    def __init__(self, *alive: str, moved: str = "") -> None:
+        self._alive, self._moved = alive, moved
 
     async def observe(self, record: Record) -> Observed:
+        if record.container_id == self._moved:
+            return Observed(NamespaceState.MOVED, record.netns)
         return Observed(NamespaceState.ALIVE if record.container_id in self._alive else NamespaceState.GONE)
 
 
@@ -69,6 +71,18 @@ def test_record_of_the_namespace_that_has_the_netdev_wins(node: Node, two, right
     assert settled(node, Namespaces("a", "z"), two[right]) == [two[right].container_id]
     assert [path.name for path in node.journal.quarantined()] == [f"{two[1 - right].key}.json"]
     assert [lost.container_id for lost in node.journal.lost_records] == [two[1 - right].container_id]
+
+
+@pytest.mark.parametrize(("right", "old"), [("a", "z"), ("z", "a")])
+def test_record_wins_whose_path_leads_to_the_namespace_when_both_name_its_inode(
+    node: Node, two, right: str, old: str
+) -> None:
+    """The namespace of an old record has ended, and the kernel has given its inode to the namespace of the running pod."""
+    (first, second) = (replace(record, netns=record.netns._replace(inode=1)) for record in two)
+    for record in (first, second):
+        node.journal.write(record)
+
+    assert settled(node, Namespaces(right, moved=old), first) == [right]
 
 
 def test_record_of_a_living_namespace_wins_when_no_namespace_has_the_netdev(node: Node, two) -> None:
