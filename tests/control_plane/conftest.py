@@ -1,12 +1,22 @@
 """One control plane for all tests of this folder, which scripts/with-control-plane runs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
 from tests.control_plane.gang_cluster import STRANGERS
 from tests.control_plane.nodes import Nodes
 from tests.control_plane.server import ApiServer
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show beside a failure what the control plane then had, and what its programs said last: later tests change both."""
+    report = yield
+    server = getattr(item, "funcargs", {}).get("server")
+    if report.failed and isinstance(server, ApiServer):
+        report.sections += server.described()
+    return report
 
 
 @pytest.fixture(scope="session")

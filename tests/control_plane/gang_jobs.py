@@ -75,7 +75,12 @@ class GangJob:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._made.close()
+        try:
+            self._made.close()
+        except TimeoutError as late:
+            if error is None:
+                raise
+            error.add_note(f"and then: {late}")  # the error in the block is the first one
 
     def body(self) -> JsonObject:
         """Return the object as a user creates it."""
@@ -112,5 +117,6 @@ class GangJob:
 
     def finish(self) -> None:
         """Delete the object, and wait until its pods are gone."""
-        self._server.api.delete(f"{self._path}/{self.name}?propagationPolicy=Background")
+        gone = self._server.api.delete(f"{self._path}/{self.name}?propagationPolicy=Background")
+        assert gone.status in (http.client.OK, http.client.ACCEPTED, http.client.NOT_FOUND), gone.message
         wait_until(lambda: not self.pods(), _SECONDS, f"the pods of {self.name} to be gone")

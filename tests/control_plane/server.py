@@ -7,7 +7,7 @@ import signal
 import subprocess
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
@@ -25,6 +25,7 @@ _GONE_SECONDS = 180.0  # a namespace waits for all that is in it
 _NAMESPACES = {"default", "kube-node-lease", "kube-public", "kube-system", "railnet"}  # Kubernetes' own, and Railnet's
 _POD_GROUPS = "--runtime-config=scheduling.k8s.io/v1beta1=true"
 _POD_GROUP_GATES = "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
+_LAST_LINES = 30
 _MOST_PUTS = 100  # etcd takes 128 operations in one transaction
 # Where the API server stores the objects of a resource, and their kind (k8s.io/kubernetes/pkg/registry/core).
 _STORED = {"pods": ("pods", "Pod"), "nodes": ("minions", "Node")}
@@ -68,6 +69,15 @@ class ApiServer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._made.close()
+
+    def described(self) -> Iterator[tuple[str, str]]:
+        """Yield a title and a text: the nodes and the tests' pods of now, and the last lines of each program's log."""
+        with suppress(OSError, http.client.HTTPException):  # it may be the API server that has failed
+            yield "nodes", "\n".join(map(_node_in_words, self.api.items("/api/v1/nodes")))
+            yield "pods", "\n".join(map(_pod_in_words, self.api.items("/api/v1/pods")))
+        plane = self.plane
+        for program in (self.kwok.program, plane.scheduler, plane.controllers, plane.apiserver):
+            yield f"log of {program.name}", "\n".join(program.log().splitlines()[-_LAST_LINES:])
 
     def restart(self) -> None:
         """Kill the API server, which cuts all connections, and start it again with the objects and without their old versions."""
@@ -210,3 +220,21 @@ def _put(resource: str, found: JsonObject) -> JsonObject:
 
 def _base64(text: bytes) -> str:
     return base64.b64encode(text).decode()
+
+
+def _node_in_words(node: JsonObject) -> str:
+    conditions = {one["type"]: one["status"] for one in node["status"].get("conditions", ())}
+    return f"{node['metadata']['name']}: Ready {conditions.get('Ready')}, taints {node['spec'].get('taints', [])}"
+
+
+def _pod_in_words(pod: JsonObject) -> str:
+    metadata, spec = pod["metadata"], pod["spec"]
+    what = [
+        pod["status"].get("phase", ""),
+        f"on {spec.get('nodeName', 'no node')}",
+        f"gates {[gate['name'] for gate in spec.get('schedulingGates', ())]}",
+        f"selects {spec.get('nodeSelector', {})}",
+        f"deleted {metadata.get('deletionTimestamp', 'never')}",
+        f"finalizers {metadata.get('finalizers', [])}",
+    ]
+    return f"{metadata['namespace']}/{metadata['name']}: {', '.join(what)}"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from railnet.gangs.gate_removal_patch import HOSTNAME
 from railnet.jobs.pod_failure_policy import IGNORES_EVICTIONS
 from tests.cluster.process import wait_until
 from tests.control_plane.api import JsonObject
@@ -224,18 +225,30 @@ def test_placement_of_a_gang_is_said_once(server: ApiServer, leader: Controllers
         assert messages(server, job, "GangPlaced").endswith("members placed in fabric.topograph.run/tier-0=one")
 
 
+def _node_given(pod: JsonObject) -> str:
+    """Return the node that a pod selects, or prefers."""
+    selected: str | None = pod["spec"].get("nodeSelector", {}).get(HOSTNAME)
+    if selected is not None:
+        return selected
+    (term,) = pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    ((preferred,),) = (one["values"] for one in term["preference"]["matchExpressions"])
+    return str(preferred)
+
+
 def test_gang_whose_pods_are_not_bound_yet_keeps_its_seats(
     server: ApiServer, leader: Controllers, nodes: Nodes, measured: Callable[[str], None]
 ) -> None:
-    """The scheduler is away, while the Job controller makes more and more pods, and the leader opens their gates."""
+    """The scheduler is away, while the Job controller makes more and more pods, and the leader opens their gates.
+
+    A leader that sees many pods at its first look places them on more than one node, and selects none: each pod prefers its node then.
+    """
     nodes.create(leaf("one", 20, 2))
-    host = "kubernetes.io/hostname"
-    preferred = json.dumps({"name": "test", "preferred": {"topologies": [{"key": host}]}})
+    preferred = json.dumps({"name": "test", "preferred": {"topologies": [{"key": HOSTNAME}]}})
     server.plane.scheduler.stop()
     try:
         with GangJob(server, "seats", 32, preferred, gang=("seats", 2)) as job:
             wait_until(lambda: [is_gated(one) for one in job.pods()] == [False] * 32, SECONDS, "32 pods without a gate")
-            given = Counter(one["spec"]["nodeSelector"][host] for one in job.pods())
+            given = Counter(map(_node_given, job.pods()))
             measured(f"of a gang of 32, two to a node: the nodes that are named have {sorted(given.values())} pods")
 
             assert max(given.values()) <= 2
