@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.shared_modules import SharedModules
 from tests.waiting_limit import WaitingLimit
 
 # No deadline: a slow machine is no failure. No database, and derandomized: every run tries the same inputs, so an unchanged
@@ -49,8 +50,13 @@ def fail_if_skipped(report):
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leave out the modules of the other parts, because scripts/test runs some tiers in several processes at once."""
+    """Leave out the modules of the other parts, because scripts/test runs some tiers in several processes at once.
+
+    Processes that share their modules collect all.
+    """
     part, parts = map(int, os.environ.get("RAILNET_MODULES_PART", "0/1").split("/"))
+    if "RAILNET_MODULES_TAKEN" in os.environ:
+        return None
     is_of_another_part = collection_path in _MODULES and _MODULES.index(collection_path) % parts != part
     return is_of_another_part or None
 
@@ -80,6 +86,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_measured] = []
     config.pluginmanager.register(FailuresAtOnce(config))
     config.pluginmanager.register(WaitingLimit(1, is_quick))
+    taken = os.environ.get("RAILNET_MODULES_TAKEN")
+    if taken:
+        config.pluginmanager.register(SharedModules(Path(taken)))
 
 
 def is_quick(test: pytest.Item) -> bool:

@@ -144,7 +144,7 @@ def test_planted_test_that_waits_fails_unless_it_is_slow(tmp_path: Path) -> None
     tests.mkdir()
     (tmp_path / "scripts").mkdir()
     shutil.copy(ROOT / "scripts/test", tmp_path / "scripts")
-    for rules in ("conftest.py", "waiting_limit.py"):
+    for rules in ("conftest.py", "shared_modules.py", "waiting_limit.py"):
         shutil.copy(ROOT / "tests" / rules, tests)
     (tests / "test_planted.py").write_text(
         "import time, pytest\n"
