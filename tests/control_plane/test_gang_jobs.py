@@ -4,6 +4,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -235,8 +236,9 @@ def _node_given(pod: JsonObject) -> str:
     return str(preferred)
 
 
+@pytest.mark.parametrize("seen", ["as they come", "all at once"])
 def test_gang_whose_pods_are_not_bound_yet_keeps_its_seats(
-    server: ApiServer, leader: Controllers, nodes: Nodes, measured: Callable[[str], None]
+    server: ApiServer, leader: Controllers, nodes: Nodes, measured: Callable[[str], None], seen: str
 ) -> None:
     """The scheduler is away, while the Job controller makes more and more pods, and the leader opens their gates.
 
@@ -246,10 +248,16 @@ def test_gang_whose_pods_are_not_bound_yet_keeps_its_seats(
     preferred = json.dumps({"name": "test", "preferred": {"topologies": [{"key": HOSTNAME}]}})
     server.plane.scheduler.stop()
     try:
-        with GangJob(server, "seats", 32, preferred, gang=("seats", 2)) as job:
+        with ExitStack() as frozen, GangJob(server, "seats", 32, preferred, gang=("seats", 2)) as job:
+            if seen == "all at once":
+                frozen.enter_context(leader.frozen())
+                wait_until(lambda: job.made() == 32, SECONDS, "all pods to be made")
+                frozen.close()
             wait_until(lambda: [is_gated(one) for one in job.pods()] == [False] * 32, SECONDS, "32 pods without a gate")
             given = Counter(map(_node_given, job.pods()))
-            measured(f"of a gang of 32, two to a node: the nodes that are named have {sorted(given.values())} pods")
+            measured(
+                f"of a gang of 32 seen {seen}, two to a node: the nodes that are named have {sorted(given.values())} pods"
+            )
 
             assert max(given.values()) <= 2
     finally:
