@@ -27,6 +27,7 @@ from railnet.kernel.inventory import card_of, reread_vfs
 from railnet.kernel.netlink.sandbox_link_state import link_states
 from railnet.kernel.sysfs.functions import Sysfs
 from railnet.vf import arp_and_source_routing, attachment_plan, sandbox_difference
+from railnet.vf.attachment_plan import Assigned
 from railnet.vf.inventory import Netdev, RdmaDevice
 from railnet.vf.pci_address import PciAddress
 from railnet.vf.permitted_networks import Network, Networks, NoIpam, PluginIpam, SliceIpam
@@ -124,7 +125,7 @@ class Attachments:
             for vf in vfs:
                 self._netdevs.require_readable(vf)
             await self._node_netdevs.rename(vfs)
-            assigned = attachment_plan.assign(self._table.inventory, vfs)
+            assigned = await self._assigned(vfs)
             netdevs = {
                 assignment.vf.address: assignment.vf.netdev or await self._netdevs.get(assignment.vf.address)
                 for assignment in assigned
@@ -150,6 +151,22 @@ class Attachments:
             self._claims.release(vfs, owner)
             raise
         return record
+
+    async def _assigned(self, vfs: tuple[PciAddress, ...]) -> tuple[Assigned, ...]:
+        """Assign the rails. A netdev that comes only now is renamed, too: the namespace of the last pod may end at this moment.
+
+        Raises:
+            NotReady, Unusable, OSError: as `NetdevLookup.get` and `NodeNetdevs.rename`.
+        """
+        assigned = attachment_plan.assign(self._table.inventory, vfs)
+        late = tuple(assignment.vf.address for assignment in assigned if assignment.vf.netdev is None)
+        if not late:
+            return assigned
+        for vf in late:
+            await self._netdevs.get(vf)
+        await self._netdevs.reread(late)
+        await self._node_netdevs.rename(late)
+        return attachment_plan.assign(self._table.inventory, vfs)
 
     def record_addresses(self, record: Record, given: Mapping[str, Given]) -> Record:
         """Write the addresses that an IPAM plugin gave, by interface name, to the record; return the new record."""

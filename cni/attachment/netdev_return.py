@@ -102,8 +102,12 @@ class NodeNetdevs:
                 "when it was moved; the VF stays this sandbox's, and the move is tried again when the runtime calls again",
             )
         returned |= await self._replaced([attachment for attachment in lost if attachment.vf not in returned])
-        absent = await self.absent(attachment.vf for attachment in lost if attachment.vf not in returned)
-        self._netdevs.awaited |= {attachment.vf: attachment for attachment in lost if attachment.vf in absent}
+        # Also one that has come since the last look: it has neither its name nor its settings.
+        self._netdevs.awaited |= {
+            attachment.vf: attachment
+            for attachment in lost
+            if attachment.vf not in returned and await self._netdevs.has_driver(attachment.vf)
+        }
         await self._give_back(attachments, returned)
         return returned
 

@@ -16,6 +16,8 @@ from cni import request as requests
 from cni.attachment import attachments as attachments_module
 from cni.attachment import host_netdev_lookup, netdev_return
 from cni.attachment.attachments import Attachments
+from cni.attachment.host_netdev_lookup import NetdevLookup
+from cni.attachment.netdev_return import NodeNetdevs
 from railnet.errors import Misconfigured, NotPermitted, NotReady, Unusable
 from railnet.kernel import vf_netdev_recognition
 from railnet.kernel.namespaces import orphan_netdev_return
@@ -53,6 +55,26 @@ def test_plan_is_written_and_owned_before_anything_is_done(node: Node) -> None:
 
 def test_netdev_with_a_pods_name_is_renamed_before_it_is_attached(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.netdev_is("net1")  # a namespace ended, and no sweep has run since
+    monkeypatch.setattr(orphan_netdev_return, "written_names", lambda vfs: dict.fromkeys(vfs, "ibs5v0"))
+    node.kernel.then = lambda: node.netdev_is("ibs5v0")
+
+    record = node.run(planned)
+
+    assert (node.kernel.steps, record.attachments[0].host_ifname) == ([RENAMED], "ibs5v0")
+
+
+def test_netdev_that_comes_with_a_pods_name_after_the_first_wait_is_renamed_too(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel ends the namespace of the last pod while the ADD looks for the netdev a second time."""
+
+    async def come_then_get(lookup: NetdevLookup, vf: PciAddress) -> Netdev:
+        node.netdev_is("net1")
+        return await get(lookup, vf)
+
+    get = NetdevLookup.get
+    node.netdev_is(None)
+    monkeypatch.setattr(NetdevLookup, "get", come_then_get)
     monkeypatch.setattr(orphan_netdev_return, "written_names", lambda vfs: dict.fromkeys(vfs, "ibs5v0"))
     node.kernel.then = lambda: node.netdev_is("ibs5v0")
 
@@ -420,6 +442,25 @@ def test_driver_of_a_netdev_that_netlink_shows_before_sysfs_is_not_bound_again(
     node.run(detached)
 
     assert AGAIN not in node.kernel.steps
+    assert "taken back from a pod without its netdev" in node.table.withheld(VF)
+
+
+def test_vf_whose_netdev_comes_at_the_end_of_the_detach_is_withheld_until_it_has_its_name(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the last look for the netdev, the kernel ends the namespace, and the netdev has the pod's name."""
+
+    async def come(netdevs: NodeNetdevs, attachments: object) -> dict[PciAddress, Netdev]:
+        node.netdev_is("net1")
+        return {}
+
+    monkeypatch.setattr(NodeNetdevs, "_replaced", come)
+    node.run(attached)
+    node.netdev_is(None)
+
+    node.run(detached)
+
+    assert node.state == ("detaching", False)
     assert "taken back from a pod without its netdev" in node.table.withheld(VF)
 
 
