@@ -82,6 +82,11 @@ class Program:
         return NotReady(f"{what}; its log ends:\n{self.log()[-4000:]}")
 
 
+def logs() -> list[Path]:
+    """Return the logs of all programs that have been started, also of those that have ended."""
+    return sorted(_LOGS.glob("*.log"))
+
+
 def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> float:
     """Wait for something that no event tells of; gives how long it took."""
     began = time.monotonic()

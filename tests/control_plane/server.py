@@ -15,7 +15,7 @@ from typing import Self
 from tests.cluster.control_plane import ADMIN, ControlPlane
 from tests.cluster.ground import NODE_ADDRESS, RUN
 from tests.cluster.manifests import ROOT
-from tests.cluster.process import wait_until
+from tests.cluster.process import logs, wait_until
 from tests.control_plane.api import Api, JsonObject
 from tests.control_plane.kwok import Kwok
 
@@ -75,9 +75,8 @@ class ApiServer:
         with suppress(OSError, http.client.HTTPException):  # it may be the API server that has failed
             yield "nodes", "\n".join(map(_node_in_words, self.api.items("/api/v1/nodes")))
             yield "pods", "\n".join(map(_pod_in_words, self.api.items("/api/v1/pods")))
-        plane = self.plane
-        for program in (self.kwok.program, plane.scheduler, plane.controllers, plane.apiserver):
-            yield f"log of {program.name}", "\n".join(program.log().splitlines()[-_LAST_LINES:])
+        for path in logs():
+            yield f"log of {path.stem}", "\n".join(path.read_text(errors="replace").splitlines()[-_LAST_LINES:])
 
     def restart(self) -> None:
         """Kill the API server, which cuts all connections, and start it again with the objects and without their old versions."""
