@@ -2,10 +2,11 @@
 
 import subprocess
 
+from simnode.kubernetes.runtime import Sandbox
 from simnode.node import Node, Pod
 
 
-def has_net1(pod: Pod) -> bool:
+def has_net1(pod: Pod | Sandbox) -> bool:
     command = ["nsenter", f"--net={pod.netns}", "ip", "link", "show", "net1"]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 

@@ -1,11 +1,12 @@
 """The daemon under its supervisor, as in a container, with a kubelet whose call waits for it."""
 
+import json
 import os
 import re
 import signal
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -13,6 +14,8 @@ import pytest
 
 from simnode.kubernetes.kubelet import PodIdentity
 from simnode.node import RESOURCE, Node
+from simnode.preinstalled_files import CONFIGURATION
+from tests.node.rail_and_plain_pods import has_net1
 from tests.waiting import until
 
 SECONDS = 60.0
@@ -44,6 +47,18 @@ def wait_for_next(node: Node, last: int) -> None:
         "kubelet to know the next daemon",
     )
     node.kubelet.wait_for_devices(RESOURCE, node.vfs, SECONDS)
+
+
+def wait_long_for_a_daemon(node: Node) -> None:
+    """Start the daemon again with a configuration by which an ADD waits a minute for the next daemon.
+
+    By default it waits 5 s (`timeouts.daemon`). A supervisor needs 3 s until it ends its daemon, and on a busy machine the next daemon may
+    need more than the rest.
+    """
+    node.stop_daemon()
+    configuration = json.loads(CONFIGURATION.read_text())
+    CONFIGURATION.write_text(json.dumps({**configuration, "timeouts": {"daemon": f"{SECONDS:g}s"}}))
+    node.start_daemon()
 
 
 def test_allocate_that_a_stopped_daemon_holds_breaks_off_and_the_next_daemon_serves(
@@ -82,17 +97,21 @@ def test_plain_and_rail_pods_run_again_after_each_of_three_stops(supervised_node
 
 
 def test_add_that_the_daemon_has_begun_as_it_is_stopped_is_repeated(supervised_node: Node) -> None:
+    wait_long_for_a_daemon(supervised_node)
     identity = PodIdentity("train", "default", "uid-train")
     supervised_node.kubelet.allocate(identity, RESOURCE, 1)
+    sandbox = supervised_node.runtime.create_sandbox("default", "train", "uid-train")
     last, _ = stop(supervised_node)
-    pods = []
-    adding = threading.Thread(target=lambda: pods.append(supervised_node.run_sandbox(identity)))
-    adding.start()
-    wait_for_next(supervised_node, last)
-    adding.join()
+    with ThreadPoolExecutor(1) as runtime:
+        adding = runtime.submit(supervised_node.runtime.set_up, sandbox)
+        wait_for_next(supervised_node, last)
+        adding.result()  # no CniFailed
+    supervised_node.kubelet.pre_start(identity)
 
-    assert [pod.name for pod in pods] == ["train"]
-    supervised_node.remove_pod(pods[0])
+    is_attached = has_net1(sandbox)
+    supervised_node.kubelet.remove(identity)
+    supervised_node.runtime.tear_down(sandbox)
+    assert is_attached
 
 
 def test_container_ends_when_its_supervisor_is_sent_sigterm(supervised_node: Node) -> None:
