@@ -226,7 +226,7 @@ def _percentiles(milliseconds: list[float]) -> dict[str, float]:
         return dict.fromkeys(("p50", "p99", "max"), round(sum(milliseconds), 1))
     return {
         "p50": round(statistics.median(milliseconds), 1),
-        "p99": round(statistics.quantiles(milliseconds, n=100)[98], 1),
+        "p99": round(statistics.quantiles(milliseconds, n=100, method="inclusive")[98], 1),
         "max": round(max(milliseconds), 1),
     }
 

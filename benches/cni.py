@@ -263,7 +263,7 @@ def _execute(node: Node, command: str, job: Job, plugin: Mapping[str, Any], resu
 def _percentiles(milliseconds: list[float]) -> dict[str, float]:
     return {
         "p50": round(statistics.median(milliseconds), 2),
-        "p99": round(statistics.quantiles(milliseconds, n=100)[98], 2),
+        "p99": round(statistics.quantiles(milliseconds, n=100, method="inclusive")[98], 2),
     }
 
 

@@ -187,7 +187,7 @@ def a_pod(name: str) -> PodIdentity:
 def _percentiles(milliseconds: list[float]) -> dict[str, float]:
     return {
         "p50": round(statistics.median(milliseconds), 1),
-        "p99": round(statistics.quantiles(milliseconds, n=100)[98], 1),
+        "p99": round(statistics.quantiles(milliseconds, n=100, method="inclusive")[98], 1),
         "of": len(milliseconds),
     }
 

@@ -158,7 +158,10 @@ def report(times: dict[str, list[float]], as_json: bool) -> None:
     """Print medians, 99th percentiles, the median of the differences within rounds, and the bundle's size."""
     own = [railnet - bare for railnet, bare in zip(times["railnet"], times["bundle"], strict=True)]
     figures = {
-        name: {"p50": round(statistics.median(ms), 2), "p99": round(statistics.quantiles(ms, n=100)[98], 2)}
+        name: {
+            "p50": round(statistics.median(ms), 2),
+            "p99": round(statistics.quantiles(ms, n=100, method="inclusive")[98], 2),
+        }
         for name, ms in {**times, "own_cost": own}.items()
     }
     files = [path.stat().st_size for path in installed().rglob("*") if path.is_file()]

@@ -74,7 +74,7 @@ def reviews(seconds: float) -> dict[str, Figures]:
         port, health_port = webhook.free_port(), webhook.free_port()
         server = stack.enter_context(webhook.start(folder, port, health_port))
         stack.callback(server.terminate)
-        webhook.wait_for(health_port)
+        webhook.wait_for(folder, health_port)
         context = ssl.create_default_context(cadata=trusted)
         ask = reviewing(context, port)
         half_body = webhook.request()[:-10]
@@ -173,7 +173,7 @@ def under(floods: list[Flood], ask: Callable[[int], None], pid: int, seconds: fl
             time.sleep(PAUSE_SECONDS)
     figures: Figures = {}
     for kind, milliseconds in times.items():
-        cuts = statistics.quantiles(milliseconds, n=100)
+        cuts = statistics.quantiles(milliseconds, n=100, method="inclusive")
         figures |= {f"{kind}p50 ms": cuts[49], f"{kind}p99 ms": cuts[98], f"{kind}max ms": max(milliseconds)}
     return figures | {"asked": number, "failed": failed, **peak}
 

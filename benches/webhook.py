@@ -28,6 +28,7 @@ NAME = "railnet-admission.railnet.svc"
 CONNECTIONS = 4
 WARM_UP_SECONDS = 2.0
 POD_BYTES = 7 << 10
+LOG = "log"
 TARGET_PER_SECOND, TARGET_P99_MS = 800, 8.0
 
 
@@ -63,7 +64,7 @@ def measure(server_core: int, client_core: int, seconds: float) -> dict[str, flo
         os.sched_setaffinity(0, {client_core})
         context = ssl.create_default_context(cadata=trusted)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
-        wait_for(ports[1])
+        wait_for(folder, ports[1])
         return load(context, ports[0], server.pid, seconds)
 
 
@@ -77,16 +78,19 @@ def write_certificate(folder: Path) -> str:
 
 
 def start(folder: Path, port: int, health_port: int) -> "subprocess.Popen[bytes]":
-    """Start the server as its container does, with other certificates."""
+    """Start the server as its container does, with other certificates, and with a node configuration of defaults."""
+    configuration = folder / "node.yaml"
+    configuration.write_text("{}\n")
     options = {
         "port": port,
         "health-port": health_port,
         "certificates": folder,
-        "config": folder / "none",
+        "config": configuration,
         "leave-seconds": 0,
     }
     arguments = [f"--{name}={value}" for name, value in options.items()]
-    return subprocess.Popen([sys.executable, "-m", "railnet", "admission", *arguments], stderr=subprocess.DEVNULL)
+    with (folder / LOG).open("wb") as log:
+        return subprocess.Popen([sys.executable, "-m", "railnet", "admission", *arguments], stderr=log)
 
 
 class Client(threading.Thread):
@@ -140,7 +144,7 @@ def load(context: ssl.SSLContext, port: int, pid: int, seconds: float) -> dict[s
 
 def summary(milliseconds: list[float], lasted: float) -> dict[str, float]:
     """Return throughput and percentiles."""
-    cuts = statistics.quantiles(milliseconds, n=1000)
+    cuts = statistics.quantiles(milliseconds, n=1000, method="inclusive")
     return {
         "reviews/s": len(milliseconds) / lasted,
         "p50 ms": cuts[499],
@@ -250,15 +254,19 @@ def pod() -> dict[str, Any]:
     raise AssertionError
 
 
-def wait_for(health_port: int) -> None:
-    """Wait until the server is ready."""
+def wait_for(folder: Path, health_port: int) -> None:
+    """Wait until the server that was started in this folder is ready.
+
+    Raises:
+        TimeoutError: it is not ready after 20 s; with the end of its log.
+    """
     for _ in range(200):
         with suppress(OSError), socket.create_connection(("127.0.0.1", health_port), 1) as connection:
             connection.sendall(b"GET /readyz HTTP/1.1\r\n\r\n")
             if b" 200 " in connection.recv(4096):
                 return
         time.sleep(0.1)
-    raise TimeoutError("the server does not become ready")
+    raise TimeoutError(f"the server does not become ready: {(folder / LOG).read_text()[-2000:]}")
 
 
 def free_port() -> int:
