@@ -126,10 +126,7 @@ class Attachments:
                 self._netdevs.require_readable(vf)
             await self._node_netdevs.rename(vfs)
             assigned = await self._assigned(vfs)
-            netdevs = {
-                assignment.vf.address: assignment.vf.netdev or await self._netdevs.get(assignment.vf.address)
-                for assignment in assigned
-            }
+            netdevs = {vf: self._netdevs.require_known(vf) for vf in (assignment.vf.address for assignment in assigned)}
             given = self._local_ipam.give(chosen, assigned, self._table.inventory, self._journal)
             mtus = {vf: self._netdevs.mtu(chosen.network, vf, netdev) for vf, netdev in netdevs.items()}
             record = Record(

@@ -42,6 +42,17 @@ class NetdevLookup:
         facts = self._table.inventory.vf(vf)
         return None if facts is None else facts.netdev
 
+    def require_known(self, vf: PciAddress) -> Netdev:
+        """Return the netdev that a VF had when it was read last.
+
+        Raises:
+            NotReady, Unusable: it had none; as `get`.
+        """
+        netdev = self.known(vf)
+        if netdev is None:
+            raise self._without_netdev(vf)
+        return netdev
+
     def note(self, netdevs: Mapping[PciAddress, Netdev]) -> None:
         """Have the table know netdevs that the kernel has just named. The other facts of their VFs stay as they were read last."""
         known = ((self._table.inventory.vf(vf), netdev) for vf, netdev in netdevs.items())
