@@ -1,14 +1,17 @@
 """A pytest plugin for several processes that share the test modules: each takes the next module that no other process has taken.
 
-So all processes end at nearly the same time, however long a module takes. Each process collects all tests, in the same order. A module is
-taken by a folder of its number, in a folder that all processes see: the kernel makes it for one of them only (mkdir(2)).
+So all processes end at nearly the same time, however long a module takes: modules of some minutes have the mark `long_module` and are taken first.
+Each process collects all tests, in the same order. A module is taken by a folder of its number, in a folder that all processes see: the kernel
+makes it for one of them only (mkdir(2)).
 """
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+
+LONG_MODULE = "long_module"
 
 
 class SharedModules:
@@ -33,11 +36,13 @@ class SharedModules:
                 raise session.Interrupted(session.shouldstop)
         return True
 
-    def _own(self, items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
+    def _own(self, items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
         """Yield the tests of a module as soon as it is taken. The next module is taken when the last test of one begins, which
         has to know what is still needed after it.
         """
-        for number, (_, of_module) in enumerate(itertools.groupby(items, lambda item: item.path)):
+        modules = [tuple(of_module) for _, of_module in itertools.groupby(items, lambda item: item.path)]
+        modules.sort(key=lambda of_module: of_module[0].get_closest_marker(LONG_MODULE) is None)
+        for number, of_module in enumerate(modules):
             try:
                 (self._taken / str(number)).mkdir()
             except FileExistsError:

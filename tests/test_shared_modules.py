@@ -41,6 +41,9 @@ def test_one(number):
     if ("{name}", number) == ("a", 1):
         while LOG.read_text().count("torn down") < {others}:
             time.sleep(0.01)
+    if {is_long}:  # each process has taken a module before this one ends
+        while len({{line.split()[0] for line in LOG.read_text().splitlines()}}) < int(os.environ["PART"].partition("/")[2]):
+            time.sleep(0.01)
     assert "{name}" != os.environ.get("FAILS") or number != 1
 """
 NAMES = "abcdef"
@@ -53,7 +56,7 @@ def modules(tmp_path: Path) -> Path:
     """Return a folder with six modules of three tests each."""
     (tmp_path / "conftest.py").write_text(CONFTEST)
     for name in NAMES:
-        (tmp_path / f"test_{name}.py").write_text(MODULE.format(name=name, others=len(NAMES) - 1))
+        (tmp_path / f"test_{name}.py").write_text(MODULE.format(name=name, others=len(NAMES) - 1, is_long=False))
     return tmp_path
 
 
@@ -88,6 +91,19 @@ def test_modules_of_a_process_run_one_after_the_other(modules: Path) -> None:
         own = [(module, what) for of, module, what in log if of == part]
         order = list(dict.fromkeys(module for module, _ in own))
         assert own == [(module, what) for module in order for what in ("set up", "0", "1", "2", "torn down")]
+
+
+def test_long_modules_are_taken_before_the_others(modules: Path) -> None:
+    for name in "ef":
+        module = MODULE.format(name=name, others=0, is_long=True)
+        (modules / f"test_{name}.py").write_text(f"{module}\npytestmark = pytest.mark.long_module\n")
+
+    status, log = run(modules)
+
+    first = {part: next(module for of, module, _ in log if of == part) for part in {part for part, _, _ in log}}
+    assert status == 0
+    assert {"e", "f"} <= set(first.values())
+    assert {module for _, module, what in log if what == "2"} == set(NAMES)
 
 
 @pytest.mark.parametrize("fails", ["a", "f"])

@@ -3,10 +3,14 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from simnode.chaos.soak_judgement import judged, rendered, summary
 from tests.control_plane import soak
 from tests.control_plane.hostile_crowd import beside_crowd
 from tests.control_plane.server import ApiServer
+
+pytestmark = pytest.mark.long_module
 
 SEED = 20261127  # another seed is another schedule: scripts/soak accepts any
 MINUTES = 3.0

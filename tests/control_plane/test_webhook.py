@@ -20,6 +20,8 @@ from tests.railnet.admission.goldens import GOLDENS, Golden
 from tests.railnet.admission.reviewing import applied, ask, patch_of
 from tests.railnet.admission.test_near_misses import near_misses_of_goldens
 
+pytestmark = pytest.mark.long_module
+
 
 @pytest.fixture(scope="module")
 def cluster(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:

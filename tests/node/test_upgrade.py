@@ -36,6 +36,8 @@ from simnode.waiting import wait_until
 from tests.node.primaries import PLUGINS, RUN
 from tests.node.versions import CHECKOUT, OLD_COMMITS, Version, extract
 
+pytestmark = pytest.mark.long_module
+
 NETWORKS = Path("/etc/cni/net.d")
 OURS, FLANNEL = NETWORKS / "00-railnet.conflist", NETWORKS / "10-flannel.conflist"
 FOLDERS = PLUGINS / ".railnet"
