@@ -63,7 +63,7 @@ def modules(tmp_path: Path) -> Path:
 def run(modules: Path, *arguments: str, **environment: str) -> tuple[int, list[list[str]]]:
     """Run them in at least two processes. Return the exit status, and what each line of the log says: process, module, what."""
     log = modules / "log"
-    split = [ROOT / "scripts/split-over-processors", "--twice", "--taken", "TAKEN", "PART"]
+    split = [ROOT / "scripts/split-over-processors", "--each", "2", "--taken", "TAKEN", "PART"]
     done = subprocess.run(
         [*split, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, modules],
         env={**os.environ, "PYTHONPATH": str(ROOT), "LOG": str(log), **environment},
