@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,26 +28,11 @@ def test_each_bench_calls_itself_as_the_script_does() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "arguments",
-    [("webhook", "--seconds", "0.5"), ("inventory",), ("netlink", "--rounds", "20")],
-    ids=lambda arguments: arguments[0],
-)
-def test_bench_that_needs_no_node_prints_its_figures(arguments: tuple[str, ...]) -> None:
-    """The benches of milliseconds on a simulated node: tests/node/test_benches.py."""
-    done = subprocess.run([ROOT / "scripts/bench", *arguments, "--json"], capture_output=True, text=True, check=False)
+def test_bench_of_the_webhook_prints_its_figures() -> None:
+    """`flood` starts the same server. The benches on a simulated node or a control plane take minutes, and no test runs them."""
+    command = [ROOT / "scripts/bench", "webhook", "--seconds", "0.5", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr
-    assert numbers(json.loads(done.stdout))
-
-
-def numbers(figures: Any) -> list[float]:
-    """Return the numbers above zero in a document."""
-    match figures:
-        case dict():
-            return [number for value in figures.values() for number in numbers(value)]
-        case list():
-            return [number for value in figures for number in numbers(value)]
-        case int() | float() if figures > 0:
-            return [figures]
-    return []
+    figures = json.loads(done.stdout)["median"]
+    assert min(figures["reviews/s"], figures["p50 ms"], figures["server MiB"]) > 0
