@@ -41,9 +41,10 @@ def test_tiers_that_workflows_run_exist() -> None:
     tiers = {line.split()[1] for path in WORKFLOWS for line in scripts_of(path) if line.startswith("scripts/test ")}
     usage = subprocess.run([ROOT / "scripts/test", "--help"], capture_output=True, text=True, check=True).stdout
 
-    assert tiers == {"quick", "unit"}
+    assert tiers == {"quick", "unit", "fuzz"}
     assert "scripts/test quick " in usage
     assert "\n  unit " in usage
+    assert "\n  fuzz " in usage
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
