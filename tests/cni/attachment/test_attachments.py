@@ -445,6 +445,27 @@ def test_driver_of_a_netdev_that_netlink_shows_before_sysfs_is_not_bound_again(
     assert "taken back from a pod without its netdev" in node.table.withheld(VF)
 
 
+def test_netdev_that_goes_again_while_it_is_renamed_is_not_recorded_under_a_pods_name(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look meets it with the pod's name, and then it is away: the ADD is refused, and the runtime's next ADD renames it."""
+
+    async def come_and_go(lookup: NetdevLookup, vf: PciAddress) -> Netdev:
+        node.netdev_is("net1")
+        netdev = await get(lookup, vf)
+        node.netdev_is(None)
+        return netdev
+
+    get = NetdevLookup.get
+    node.netdev_is(None)
+    monkeypatch.setattr(NetdevLookup, "get", come_and_go)
+
+    with pytest.raises(NotReady, match="does not show the netdev"):
+        node.run(planned)
+
+    assert node.table.owner(VF) is None
+
+
 def test_vf_whose_netdev_comes_at_the_end_of_the_detach_is_withheld_until_it_has_its_name(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
